@@ -1,0 +1,48 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+# Compiled JAX functions are kept inside the checkout, so that a second run starts warm.
+export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+
+.PHONY: help venv demo test check format bench lock clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+venv: $(READY)  ## make .venv with the pinned lock file and the package
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: venv  ## simulate and differentiate a bundled scene, write out/demo/
+	$(BIN)/tangens demo --out out/demo
+
+test: check  ## lint, types and the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: venv  ## ruff (lint and format) and mypy
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+format: venv  ## let ruff rewrite what it can
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: venv  ## speed ratios against MuJoCo and Pinocchio
+	$(BIN)/tangens bench dynamics
+
+lock: venv  ## resolve the newest versions again
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --upgrade --universal --python-version 3.11 --extra dev pyproject.toml \
+		--no-header --no-annotate --no-emit-index-url -o requirements.lock
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

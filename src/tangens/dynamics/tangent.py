@@ -1,0 +1,94 @@
+"""Configurations as a manifold, for compiled code: q ⊕ δ, its inverse, and how both move.
+
+A perturbation δ of a configuration has nv entries: plain differences for slides, hinges and the position of a free
+joint, a rotation vector in body axes for each quaternion. `tangent_jax` holds the same functions in JAX.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.dynamics.layout import JointLayout
+from tangens.dynamics.rotations import (
+    exp_matrix,
+    quat_exp,
+    quat_log,
+    quat_multiply,
+    right_jacobian,
+    right_jacobian_inverse,
+)
+
+Array = NDArray[np.float64]
+
+
+def integrate(joints: JointLayout, q: Array, dv: Array) -> Array:
+    """The configuration q ⊕ dv, as MuJoCo's `mj_integratePos(q, dv, 1)`."""
+    out = np.array(q, dtype=np.float64)
+    out[list(joints.euclid_q)] += np.asarray(dv, dtype=np.float64)[list(joints.euclid_v)]
+    turn, product = np.empty(4), np.empty(4)
+    for iq, iv in zip(joints.quat_q, joints.quat_v, strict=True):
+        quat_exp(np.ascontiguousarray(dv[iv : iv + 3], dtype=np.float64), turn)
+        quat_multiply(out[iq : iq + 4], turn, product)
+        out[iq : iq + 4] = product / np.linalg.norm(product)
+    return out
+
+
+def difference(joints: JointLayout, q1: Array, q2: Array) -> Array:
+    """The perturbation that takes q1 to q2: q2 = q1 ⊕ difference(q1, q2)."""
+    q1, q2 = np.asarray(q1, dtype=np.float64), np.asarray(q2, dtype=np.float64)
+    out = np.zeros(joints.nv)
+    out[list(joints.euclid_v)] = (q2 - q1)[list(joints.euclid_q)]
+    relative, conjugate = np.empty(4), np.array([1.0, -1.0, -1.0, -1.0])
+    for iq, iv in zip(joints.quat_q, joints.quat_v, strict=True):
+        quat_multiply(conjugate * q1[iq : iq + 4], q2[iq : iq + 4].copy(), relative)
+        quat_log(relative, out[iv : iv + 3])
+    return out
+
+
+def integrate_jacobians(joints: JointLayout, q: Array, dv: Array) -> tuple[Array, Array]:
+    """∂(q ⊕ dv)/∂q and ∂(q ⊕ dv)/∂dv, both in the tangent space; they do not depend on q."""
+    del q
+    by_q, by_dv = np.eye(joints.nv), np.eye(joints.nv)
+    block = np.empty((3, 3))
+    for iv in joints.quat_v:
+        w = np.ascontiguousarray(dv[iv : iv + 3], dtype=np.float64)
+        exp_matrix(w, block)
+        by_q[iv : iv + 3, iv : iv + 3] = block.T
+        right_jacobian(w, block)
+        by_dv[iv : iv + 3, iv : iv + 3] = block
+    return by_q, by_dv
+
+
+def difference_jacobians(joints: JointLayout, q1: Array, q2: Array) -> tuple[Array, Array]:
+    """∂difference(q1, q2)/∂q1 and /∂q2, in the tangent spaces at q1 and q2."""
+    delta = difference(joints, q1, q2)
+    by_q1, by_q2 = -np.eye(joints.nv), np.eye(joints.nv)
+    block = np.empty((3, 3))
+    for iv in joints.quat_v:
+        right_jacobian_inverse(delta[iv : iv + 3], block)
+        by_q2[iv : iv + 3, iv : iv + 3] = block
+        # the left Jacobian is the right one of the opposite rotation
+        right_jacobian_inverse(-delta[iv : iv + 3], block)
+        by_q1[iv : iv + 3, iv : iv + 3] = -block
+    return by_q1, by_q2
+
+
+@numba.njit(cache=True)
+def push_forward_integration(quat: NDArray[np.void], dv: Array, h: float, columns: Array, out: Array) -> None:
+    """out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are the records of `forces.QUAT`."""
+    nv, n = columns.shape
+    for i in range(nv):
+        for j in range(n):
+            out[i, j] = h * columns[i, j]
+    block = np.empty((3, 3))
+    for k in range(quat.shape[0]):
+        a = quat[k].v
+        right_jacobian(dv[a : a + 3], block)
+        for j in range(n):
+            for i in range(3):
+                total = 0.0
+                for l in range(3):
+                    total += block[i, l] * columns[a + l, j]
+                out[a + i, j] = h * total
