@@ -27,9 +27,7 @@ from tangens.dynamics.tree import body_inertia, build_tree
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Blocks = dict[tuple[str, str], Array]
 
-STATE_INPUTS = ("q", "v", "u", "tau")
 PARAMETERS = ("mass", "com", "inertia", "damping", "armature", "gravity")
 
 
@@ -77,21 +75,19 @@ class ExactDynamics:
         mujoco.mj_step(self.model, self._mjdata)
         return self._qpos.copy(), self._qvel.copy()
 
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Blocks:
-        """∂(q⁺, v⁺)/∂x for each x in `wrt`, keyed ("q", x) and ("v", x), in the tangent space of q."""
+    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> dict[str, Array]:
+        """∂(q⁺, v⁺)/∂x for each x in `wrt`, in the tangent space of q; shape (2, nv, ...) each."""
         by_state, by_u = self._linearize(q, v, u, tau)
-        blocks: Blocks = {}
+        blocks: dict[str, Array] = {}
         regressors: dict[str, Array] = {}
         for name in wrt:
-            if name == "u":
-                blocks["q", "u"], blocks["v", "u"] = by_u[0], by_u[1]
-            elif name in STATE_INPUTS:
-                column = _COLUMN[name]
-                blocks["q", name], blocks["v", name] = by_state[0, column], by_state[1, column]
+            if name in _COLUMN:
+                blocks[name] = by_state[_COLUMN[name]]
+            elif name == "u":
+                blocks[name] = by_u
             else:
                 force = self._force_by_parameter(name, q, v, regressors)
-                for row, output in enumerate(("q", "v")):
-                    blocks[output, name] = np.tensordot(by_state[row, 2], force, axes=1)
+                blocks[name] = np.tensordot(by_state[_COLUMN["tau"]], force, axes=1)
         return blocks
 
     def pullback(
@@ -103,7 +99,7 @@ class ExactDynamics:
         share one cotangent of tau.
         """
         by_state, by_u = self._linearize(q, v, u, tau)
-        out = {name: dq @ by_state[0, k] + dv @ by_state[1, k] for name, k in _COLUMN.items()}
+        out = {name: dq @ by_state[k, 0] + dv @ by_state[k, 1] for name, k in _COLUMN.items()}
         out["u"] = dq @ by_u[0] + dv @ by_u[1]
         regressors: dict[str, Array] = {}
         for name in wrt:
@@ -111,7 +107,7 @@ class ExactDynamics:
         return out
 
     def _linearize(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
-        """Blocks by (q, v, tau), shape (2, 3, nv, nv), and by u, shape (2, nv, nu)."""
+        """∂(q⁺, v⁺) by (q, v, tau), shape (3, 2, nv, nv), and by u, shape (2, nv, nu)."""
         nv, nu = len(v), len(u)
         q_pin = q[self.tree.q_order]
         gravcomp = self._no_gravcomp if self._gravcomp is None else self._gravcomp.force(q_pin)
@@ -123,7 +119,7 @@ class ExactDynamics:
         ddq_dq, ddq_dv, Minv = pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
         if self._gravcomp is not None:
             ddq_dq = ddq_dq + Minv @ (self._passes[:, None] * self._gravcomp.force_by_q(q_pin))
-        by_state, by_u = np.empty((2, 3, nv, nv)), np.zeros((2, nv, nu))
+        by_state, by_u = np.empty((3, 2, nv, nv)), np.zeros((2, nv, nu))
         _assemble(
             ddq_dq, ddq_dv, Minv, data.ddq, v, self.timestep, self._implicit_h, dof, quat, line, row, by_state, by_u
         )
@@ -255,7 +251,7 @@ def _assemble(
 ) -> None:  # fmt: skip
     """Join the derivatives of the rigid bodies with those of the joint forces, then integrate."""
     nv = v.shape[0]
-    v_q, v_v, v_tau, v_u = by_state[1, 0], by_state[1, 1], by_state[1, 2], by_u[1]
+    v_q, v_v, v_tau, v_u = by_state[0, 1], by_state[1, 1], by_state[2, 1], by_u[1]
 
     by_q, by_v = np.empty(nv), np.empty(nv)
     for j in range(nv):
@@ -296,7 +292,7 @@ def _assemble(
     for i in range(nv):
         dv[i] = h * (v[i] + h * ddq[i])
     for c in range(3):
-        push_forward_integration(quat, dv, h, by_state[1, c], by_state[0, c])
+        push_forward_integration(quat, dv, h, by_state[c, 1], by_state[c, 0])
     push_forward_integration(quat, dv, h, v_u, by_u[0])
     q_q = by_state[0, 0]
     for i in range(nv):

@@ -1,0 +1,30 @@
+"""Contact models, by name. A new one is a module in this folder and a line in `_MODELS`."""
+
+from __future__ import annotations
+
+import difflib
+
+from tangens.contact.base import ContactModel, Engine
+from tangens.contact.free import ContactFree
+from tangens.errors import OptionError
+
+__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "contact_model"]
+
+_MODELS: dict[str, type[ContactModel]] = {}
+
+CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
+"""Names that `Simulator(scene, contact=...)` understands."""
+
+
+def contact_model(choice: str | ContactModel | None) -> ContactModel:
+    """The model behind a name, with its default options; None is motion without contact."""
+    if choice is None:
+        return ContactFree()
+    if isinstance(choice, ContactModel):
+        return choice
+    if isinstance(choice, str) and choice in _MODELS:
+        return _MODELS[choice]()
+    known = ", ".join(repr(name) for name in CONTACT_MODELS) or "none yet besides contact=None"
+    close = difflib.get_close_matches(str(choice), CONTACT_MODELS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise OptionError(f"unknown contact model {choice!r}{hint} Known models: {known}")

@@ -1,0 +1,148 @@
+"""What a simulator hands back: steps, trajectories and derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.errors import OptionError
+from tangens.state import State
+
+Array = NDArray[np.float64]
+
+
+class Contacts(NamedTuple):
+    """Where bodies touch, and the forces there. World frame, SI; n contacts."""
+
+    position: Array
+    """Contact points [m], shape (n, 3)."""
+    normal: Array
+    """Unit normals from geom 0 to geom 1, shape (n, 3)."""
+    distance: Array
+    """Gap [m], negative when overlapping, shape (n,)."""
+    force: Array
+    """What geom 0's body exerts on geom 1's [N], shape (n, 3)."""
+    geom: NDArray[np.int64]
+    """Indices of the two geoms, shape (n, 2)."""
+    mode: tuple[str, ...]
+    """"breaking", "sticking" or "sliding", where the model has modes."""
+    activity: Array | None
+    """How much each contact takes part, where the model has no modes, shape (n,)."""
+
+    @property
+    def count(self) -> int:
+        """Number of contacts."""
+        return len(self.distance)
+
+
+NO_CONTACTS = Contacts(
+    np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), dtype=np.int64), (), None
+)
+
+
+class SolverReport(NamedTuple):
+    """How well the step's equations were solved."""
+
+    converged: bool
+    iterations: int
+    residual: float
+
+
+EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
+"""The report of a step that needs no iterative solver."""
+
+
+class Step(NamedTuple):
+    """The result of one time step."""
+
+    state: State
+    contacts: Contacts
+    solver: SolverReport
+
+
+class Jacobian(Mapping[tuple[str, str], Array]):
+    """Derivatives of one step's outputs by its inputs: `J["v", "q"]` is ∂v⁺/∂q.
+
+    Configurations count in the tangent space, so the q-blocks are nv wide and nv tall. A block by a parameter
+    has the parameter's shape behind the nv rows: `J["v", "com"]` is (nv, nbody, 3).
+    """
+
+    __slots__ = ("_inputs",)
+    OUTPUTS = ("q", "v")
+
+    def __init__(self, inputs: dict[str, Array]) -> None:
+        self._inputs = inputs  # per input: its blocks stacked over OUTPUTS, shape (2, nv, ...)
+
+    def __getitem__(self, key: tuple[str, str]) -> Array:
+        try:
+            output, name = key
+            return self._inputs[name][self.OUTPUTS.index(output)]
+        except (KeyError, ValueError, TypeError):
+            raise OptionError(
+                f"this Jacobian has no block {key!r}: outputs are {self.OUTPUTS}, "
+                f"inputs {tuple(self._inputs)} (ask for others with wrt=...)"
+            ) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in tuple(self)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((output, name) for output in self.OUTPUTS for name in self._inputs)
+
+    def __len__(self) -> int:
+        return len(self.OUTPUTS) * len(self._inputs)
+
+    def __repr__(self) -> str:
+        blocks = ", ".join(f"{key}: {block.shape}" for key, block in self.items())
+        return f"Jacobian({blocks})"
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """T steps from one state, with what drove them."""
+
+    q: Array
+    """Configurations, shape (T+1, nq)."""
+    v: Array
+    """Velocities, shape (T+1, nv)."""
+    u: Array
+    """Controls, shape (T, nu)."""
+    tau: Array
+    """Generalised forces added on top, shape (T, nv)."""
+    contacts: tuple[Contacts, ...]
+    """Contacts of each step, T of them."""
+    solver: tuple[SolverReport, ...]
+    """Solver report of each step, T of them."""
+
+    def __len__(self) -> int:
+        return len(self.u)
+
+    def state(self, t: int) -> State:
+        """The state at time index t; -1 is the last."""
+        return State(self.q[t], self.v[t])
+
+
+@dataclass(frozen=True)
+class StateGradient:
+    """Derivative of a scalar by a state, in the tangent space of q."""
+
+    q: Array
+    v: Array
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Derivative of a scalar loss by everything that shaped a trajectory."""
+
+    state: StateGradient
+    """By the initial state."""
+    controls: Array
+    """By u, shape (T, nu)."""
+    tau: Array
+    """By the added generalised forces, shape (T, nv)."""
+    parameters: dict[str, Array]
+    """By each parameter asked for, in the parameter's own shape."""
