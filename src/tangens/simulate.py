@@ -97,6 +97,8 @@ class Simulator:
             steps.append(out)
             if callback is not None:
                 callback(t, out)
+        for array in (q, v, u, forces):
+            array.setflags(write=False)
         return Trajectory(q, v, u, forces, tuple(s.contacts for s in steps), tuple(s.solver for s in steps))
 
     def pullback(

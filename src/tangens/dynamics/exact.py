@@ -55,6 +55,7 @@ class ExactDynamics:
 
         self.tree = build_tree(m)
         self._pin, self._data = self.tree.model, self.tree.model.createData()
+        self._q_order = self.tree.q_order
         self._elements = tabulate(m)
         self._force = np.zeros(m.nv)
         explicit = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP
@@ -74,6 +75,11 @@ class ExactDynamics:
         self._applied[:] = tau
         mujoco.mj_step(self.model, self._mjdata)
         return self._qpos.copy(), self._qvel.copy()
+
+    def acceleration(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
+        """(v⁺ − v)/h by Pinocchio instead of MuJoCo: the route that the derivatives belong to."""
+        q_pin = self._evaluate_forces(q, v, u, tau)
+        return np.array(pin.aba(self._pin, self._data, q_pin, v, self._force))
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> dict[str, Array]:
         """∂(q⁺, v⁺)/∂x for each x in `wrt`, in the tangent space of q; shape (2, nv, ...) each."""
@@ -109,21 +115,27 @@ class ExactDynamics:
     def _linearize(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
         """∂(q⁺, v⁺) by (q, v, tau), shape (3, 2, nv, nv), and by u, shape (2, nv, nu)."""
         nv, nu = len(v), len(u)
-        q_pin = q[self.tree.q_order]
-        gravcomp = self._no_gravcomp if self._gravcomp is None else self._gravcomp.force(q_pin)
-        dof, quat, line, row = self._elements
-        evaluate_forces(dof, quat, line, row, self._force, q, v, u, tau, gravcomp)
-        if self._nonlinear_damping:
-            self._pin.armature = self._armature - self._implicit_h * dof["dv"]
+        q_pin = self._evaluate_forces(q, v, u, tau)
         data = self._data
         ddq_dq, ddq_dv, Minv = pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
         if self._gravcomp is not None:
             ddq_dq = ddq_dq + Minv @ (self._passes[:, None] * self._gravcomp.force_by_q(q_pin))
         by_state, by_u = np.empty((3, 2, nv, nv)), np.zeros((2, nv, nu))
+        dof, quat, line, row = self._elements
         _assemble(
             ddq_dq, ddq_dv, Minv, data.ddq, v, self.timestep, self._implicit_h, dof, quat, line, row, by_state, by_u
         )
         return by_state, by_u
+
+    def _evaluate_forces(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
+        """Fill the force elements and Pinocchio's effective armature; return Pinocchio's configuration."""
+        q_pin = q[self._q_order]
+        gravcomp = self._no_gravcomp if self._gravcomp is None else self._gravcomp.force(q_pin)
+        dof, quat, line, row = self._elements
+        evaluate_forces(dof, quat, line, row, self._force, q, v, u, tau, gravcomp)
+        if self._nonlinear_damping:
+            self._pin.armature = self._armature - self._implicit_h * dof["dv"]
+        return q_pin
 
     @property
     def _passes(self) -> Array:
