@@ -33,11 +33,6 @@ class Contacts(NamedTuple):
     activity: Array | None
     """How much each contact takes part, where the model has no modes, shape (n,)."""
 
-    @property
-    def count(self) -> int:
-        """Number of contacts."""
-        return len(self.distance)
-
 
 NO_CONTACTS = Contacts(
     np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), dtype=np.int64), (), None

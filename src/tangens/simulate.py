@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import numba
 import numpy as np
@@ -75,6 +76,7 @@ class Simulator:
             controls: u for each step, shape (T, nu); or the number of steps T, with all controls zero.
             tau: generalised forces for each step, shape (T, nv).
             callback: called with the index and the result of each step.
+
         """
         nq, nv, nu = self._sizes
         if isinstance(controls, (int, np.integer)) and not isinstance(controls, bool):
@@ -115,6 +117,7 @@ class Simulator:
             dq: ∂L/∂q in the tangent space, shape (T+1, nv) for every time, or (nv,) for the last one.
             dv: ∂L/∂v, likewise.
             wrt: parameters to differentiate by; all that the contact model knows unless given.
+
         """
         parameters = self.contact.parameters
         wrt = parameters if wrt is None else self._admit_wrt(wrt, parameters)
@@ -135,23 +138,32 @@ class Simulator:
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
         return Gradients(StateGradient(at_q, at_v), controls, forces, totals)
 
-    def _admit(
-        self, state: State, u: ArrayLike | None, tau: ArrayLike | None
-    ) -> tuple[Array, Array, Array, Array]:
-        """The arguments of a step as arrays that compiled code can trust, or an error that names the culprit."""
+    def _admit(self, state: State, u: ArrayLike | None, tau: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
+        """The arguments of a step as arrays that compiled code can trust, or an error that names the culprit.
+
+        Arrays in order pass without a copy: they are read before the step returns.
+        """
         if type(state) is not State:
             raise StateError(f"expected a tangens.State(q, v); got {type(state).__name__}")
         nq, nv, nu = self._sizes
         q, v = state.q, state.v
         if len(q) != nq or len(v) != nv:
             raise StateError(f"this scene has nq={nq}, nv={nv}; the state has q of size {len(q)}, v of size {len(v)}")
-        bad = _first_bad_quaternion(q, self._quat_q)
-        if bad >= 0:
-            norm = float(np.linalg.norm(q[bad : bad + 4]))
-            raise StateError(f"q[{bad}:{bad + 4}] is a quaternion (wxyz) and must have length 1; its length is {norm:.6g}")
-        control = self._no_control if u is None else _as_input("u", u, nu)
-        force = self._no_force if tau is None else _as_input("tau", tau, nv)
+        control = self._no_control if u is None else u if _is_plain(u, nu) else as_vector("u", u, nu)
+        force = self._no_force if tau is None else tau if _is_plain(tau, nv) else as_vector("tau", tau, nv)
+        if not _admissible(q, self._quat_q, control, force):
+            as_vector("u", control, nu)
+            as_vector("tau", force, nv)
+            self._complain_of_quaternions(q)
         return q, v, control, force
+
+    def _complain_of_quaternions(self, q: Array) -> None:
+        for a in self._quat_q:
+            norm = float(np.linalg.norm(q[a : a + 4]))
+            if abs(norm**2 - 1.0) > 2 * _UNIT_TOLERANCE:
+                raise StateError(
+                    f"q[{a}:{a + 4}] is a quaternion (wxyz) and must have length 1; its length is {norm:.6g}"
+                )
 
     def _admit_wrt(self, wrt: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
         names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
@@ -163,14 +175,21 @@ class Simulator:
         return names
 
 
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _is_plain(value: ArrayLike, size: int) -> TypeGuard[Array]:
+    """Whether `value` can go to compiled code as it is."""
+    return type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == (size,) and value.strides == (8,)
+
+
 @numba.njit(cache=True)
-def _first_bad_quaternion(q: Array, addresses: NDArray[np.int64]) -> int:
-    for k in range(addresses.shape[0]):
-        a = addresses[k]
-        norm = q[a] ** 2 + q[a + 1] ** 2 + q[a + 2] ** 2 + q[a + 3] ** 2
-        if abs(norm - 1.0) > 2 * _UNIT_TOLERANCE:
-            return a
-    return -1
+def _admissible(q: Array, quaternions: NDArray[np.int64], u: Array, tau: Array) -> bool:
+    """Whether inputs are finite and quaternions of unit length; a State is finite by construction."""
+    for a in quaternions:
+        if abs(q[a] ** 2 + q[a + 1] ** 2 + q[a + 2] ** 2 + q[a + 3] ** 2 - 1.0) > 2 * _UNIT_TOLERANCE:
+            return False
+    return _finite(u) and _finite(tau)
 
 
 @numba.njit(cache=True)
@@ -179,14 +198,6 @@ def _finite(x: Array) -> bool:
         if not np.isfinite(entry):
             return False
     return True
-
-
-def _as_input(name: str, value: ArrayLike, size: int) -> Array:
-    """`as_vector` without the copy where nothing is wrong: inputs are read once, before the step returns."""
-    if type(value) is np.ndarray and value.dtype.char == "d" and value.shape == (size,) and value.flags.c_contiguous:
-        if _finite(value):
-            return value
-    return as_vector(name, value, size)
 
 
 def _diverged(what: str, timestep: float) -> str:

@@ -60,8 +60,8 @@ class State:
 
 
 # The slots' own setters: State refuses plain assignment.
-_set_q: Any = State.q.__set__  # type: ignore[attr-defined]
-_set_v: Any = State.v.__set__  # type: ignore[attr-defined]
+_set_q: Any = vars(State)["q"].__set__
+_set_v: Any = vars(State)["v"].__set__
 
 
 def as_vector(name: str, value: ArrayLike, size: int | None = None) -> Array:

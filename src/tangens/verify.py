@@ -6,7 +6,7 @@ Used by the tests, by `tangens check` and by the benches; nothing in a simulatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -125,7 +125,9 @@ def _difference(scene: Scene, ends: Sequence[State], step: float) -> Array:
     return np.stack([dq, dv]) / step
 
 
-def gradient_errors(simulator: Simulator, sample: Sample, wrt: Sequence[str] = ("q", "v", "u", "tau")) -> dict[str, float]:
+def gradient_errors(
+    simulator: Simulator, sample: Sample, wrt: Sequence[str] = ("q", "v", "u", "tau")
+) -> dict[str, float]:
     """Relative error of each block of the simulator's Jacobian, keyed "v/q" for ∂v⁺/∂q."""
     ours = simulator.jacobian(*sample, wrt=wrt)
     reference = central_differences(simulator, sample, wrt)
@@ -136,7 +138,7 @@ def parameter_errors(
     simulator: Simulator, sample: Sample, wrt: Sequence[str], rng: np.random.Generator, directions: int = 2
 ) -> dict[str, float]:
     """Relative error of the derivatives by parameters, along random directions in which each stays physical."""
-    scene, errors = simulator.scene, {}
+    scene, errors = simulator.scene, dict[str, float]()
     J = simulator.jacobian(*sample, wrt=wrt)
     for name in wrt:
         value = scene.parameters[name]
@@ -147,7 +149,8 @@ def parameter_errors(
                 direction = 0.02 * rng.normal(size=value.shape)  # links are centimetres to decimetres long
             ends = []
             for multiple, _ in _STENCIL:
-                varied = scene.replace(**{name: value + multiple * STEP * direction})
+                changed: dict[str, Any] = {name: value + multiple * STEP * direction}
+                varied = scene.replace(**changed)
                 ends.append(Simulator(varied, simulator.contact).step(*sample).state)
             reference = _difference(scene, ends, STEP)
             axes = value.ndim

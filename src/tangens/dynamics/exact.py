@@ -282,8 +282,8 @@ def _assemble(
             a, slope = quat[k].v, quat[k].dq
             for i in range(nv):
                 for j in range(3):
-                    for l in range(3):
-                        v_q[i, a + j] += v_tau[i, a + l] * slope[l, j]
+                    for n in range(3):
+                        v_q[i, a + j] += v_tau[i, a + n] * slope[n, j]
 
     for e in range(line.shape[0]):
         pull = line[e]

@@ -12,7 +12,7 @@ holds what an element is and, below the line, its derivatives at the state evalu
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numba
@@ -166,10 +166,10 @@ def _gear(m: mujoco.MjModel, actuator: int) -> Array:
 
 
 def _tabulate_lines(m: mujoco.MjModel, springs: float, dampers: float) -> tuple[Records, Records]:
-    lines: list[np.void] = []
+    lines: list[Any] = []
     rows: list[tuple[int, float, float, float]] = []
 
-    def new_line(kind: int, entries: list[tuple[int, float, float]]) -> np.void:
+    def new_line(kind: int, entries: list[tuple[int, float, float]]) -> Any:
         record = np.zeros((), dtype=LINE)
         record["kind"], record["start"], record["stop"] = kind, len(rows), len(rows) + len(entries)
         rows.extend((*entry, 0.0) for entry in entries)
@@ -227,32 +227,6 @@ def _actuator_row(m: mujoco.MjModel, i: int) -> list[tuple[int, float, float]]:
     if kind == FREE:  # MuJoCo gives a free joint no length to measure
         return [(iv + k, gear[k], 0.0) for k in range(6)]
     return [(iv + k, gear[k], gear[k]) for k in range(3 if kind == BALL else 1)]
-
-
-@numba.njit(cache=True)
-def _polynomial(a: float, b: float, c: float, x: float) -> tuple[float, float]:
-    """A spring's force polynomial and its slope."""
-    return a * x + b * x * x + c * x**3, a + 2.0 * b * x + 3.0 * c * x * x
-
-
-@numba.njit(cache=True)
-def _odd_polynomial(a: float, b: float, c: float, x: float) -> tuple[float, float, float]:
-    """A damper's force polynomial, in which x² is x|x|, with slope and curvature."""
-    return (
-        a * x + b * x * abs(x) + c * x**3,
-        a + 2.0 * b * abs(x) + 3.0 * c * x * x,
-        2.0 * b * np.sign(x) + 6.0 * c * x,
-    )
-
-
-@numba.njit(cache=True)
-def _clamp(x: float, lo: float, hi: float) -> tuple[float, float]:
-    """x within its limits, and the slope of that."""
-    if x < lo:
-        return lo, 0.0
-    if x > hi:
-        return hi, 0.0
-    return x, 1.0
 
 
 @numba.njit(cache=True)
@@ -328,7 +302,7 @@ def _odd_polynomial(p: Array, x: float) -> tuple[float, float, float]:
 
 @numba.njit(cache=True)
 def _clamp(x: float, lo: float, hi: float) -> tuple[float, float]:
-    """x within its limits, and the slope of that."""
+    """X within its limits, and the slope of that."""
     if x < lo:
         return lo, 0.0
     if x > hi:
@@ -377,7 +351,7 @@ def _levers_in_tangent_space(row: Records, first_dof: int, angle: Array) -> None
 
 
 @numba.njit(cache=True)
-def _tendon_force(line: np.void, length: float, velocity: float) -> float:
+def _tendon_force(line: Any, length: float, velocity: float) -> float:
     damping, slope, _ = _odd_polynomial(line.damper, velocity)
     stretch = 0.0
     if length > line.band[1]:
@@ -391,7 +365,7 @@ def _tendon_force(line: np.void, length: float, velocity: float) -> float:
 
 
 @numba.njit(cache=True)
-def _actuator_force(line: np.void, length: float, velocity: float, control: float) -> float:
+def _actuator_force(line: Any, length: float, velocity: float, control: float) -> float:
     control, control_slope = _clamp(control, line.control_range[0], line.control_range[1])
     gain = line.gain[0] + line.gain[1] * length + line.gain[2] * velocity
     bias = line.bias[0] + line.bias[1] * length + line.bias[2] * velocity

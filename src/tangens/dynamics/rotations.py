@@ -69,7 +69,7 @@ def quat_to_matrix(q: Array, out: Array) -> None:
 
 @numba.njit(cache=True)
 def _linear_plus_skew(w: Array, skew: float, square: float, out: Array) -> None:
-    """out = I + skew·[w]× + square·[w]×²."""
+    """Out = I + skew·[w]× + square·[w]×²."""
     ww = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
     for i in range(3):
         for j in range(3):

@@ -36,7 +36,7 @@ def integrate(joints: JointLayout, q: Array, dv: Array) -> Array:
 
 
 def difference(joints: JointLayout, q1: Array, q2: Array) -> Array:
-    """The perturbation that takes q1 to q2: q2 = q1 ⊕ difference(q1, q2)."""
+    """The perturbation δ that takes q1 to q2: q2 = q1 ⊕ δ."""
     q1, q2 = np.asarray(q1, dtype=np.float64), np.asarray(q2, dtype=np.float64)
     out = np.zeros(joints.nv)
     out[list(joints.euclid_v)] = (q2 - q1)[list(joints.euclid_q)]
@@ -77,18 +77,18 @@ def difference_jacobians(joints: JointLayout, q1: Array, q2: Array) -> tuple[Arr
 
 @numba.njit(cache=True)
 def push_forward_integration(quat: NDArray[np.void], dv: Array, h: float, columns: Array, out: Array) -> None:
-    """out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are the records of `forces.QUAT`."""
+    """Out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are the records of `forces.QUAT`."""
     nv, n = columns.shape
     for i in range(nv):
         for j in range(n):
             out[i, j] = h * columns[i, j]
     block = np.empty((3, 3))
-    for k in range(quat.shape[0]):
-        a = quat[k].v
+    for n_quat in range(quat.shape[0]):
+        a = quat[n_quat].v
         right_jacobian(dv[a : a + 3], block)
         for j in range(n):
             for i in range(3):
                 total = 0.0
-                for l in range(3):
-                    total += block[i, l] * columns[a + l, j]
+                for k in range(3):
+                    total += block[i, k] * columns[a + k, j]
                 out[a + i, j] = h * total

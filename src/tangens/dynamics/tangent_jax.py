@@ -41,9 +41,7 @@ def integrate(joints: JointLayout, q: jax.Array, dv: jax.Array) -> jax.Array:
     q, dv = _same_dtype(q, dv)
     out = q.at[_plain(joints.euclid_q)].add(dv[_plain(joints.euclid_v)])
     at_q, at_v = _blocks(joints.quat_q, 4), _blocks(joints.quat_v, 3)
-    return out.at[at_q].set(
-        jax.vmap(lambda quat, w: quat_multiply(_unit(quat), quat_exp(w)))(q[at_q], dv[at_v])
-    )
+    return out.at[at_q].set(jax.vmap(lambda quat, w: quat_multiply(_unit(quat), quat_exp(w)))(q[at_q], dv[at_v]))
 
 
 def difference(joints: JointLayout, q1: jax.Array, q2: jax.Array) -> jax.Array:
@@ -60,9 +58,7 @@ def integrate_jacobians(joints: JointLayout, q: jax.Array, dv: jax.Array) -> tup
     w = dv[_blocks(joints.quat_v, 3)]
     one = jnp.eye(joints.nv, dtype=dv.dtype)
     # A turn of q reaches q ⊕ dv seen from axes that have turned by dv.
-    return _with_blocks(joints, one, jax.vmap(exp_matrix)(-w)), _with_blocks(
-        joints, one, jax.vmap(right_jacobian)(w)
-    )
+    return _with_blocks(joints, one, jax.vmap(exp_matrix)(-w)), _with_blocks(joints, one, jax.vmap(right_jacobian)(w))
 
 
 def difference_jacobians(joints: JointLayout, q1: jax.Array, q2: jax.Array) -> tuple[jax.Array, jax.Array]:

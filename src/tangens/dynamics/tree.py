@@ -75,9 +75,7 @@ def build_tree(m: mujoco.MjModel) -> RigidBodyTree:
     return RigidBodyTree(model, joint, tuple(placement), _quaternion_order(m))
 
 
-def _add_joint(
-    model: pin.Model, m: mujoco.MjModel, j: int, carrier: int, frame: pin.SE3
-) -> tuple[int, pin.SE3]:
+def _add_joint(model: pin.Model, m: mujoco.MjModel, j: int, carrier: int, frame: pin.SE3) -> tuple[int, pin.SE3]:
     """Append MuJoCo joint `j` behind `frame`; return its Pinocchio joint and the moved frame relative to it."""
     kind, anchor, axis = m.jnt_type[j], m.jnt_pos[j], m.jnt_axis[j]
     identity = pin.SE3.Identity()

@@ -76,7 +76,7 @@ def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) 
     links = {link.get("name"): link for link in robot.findall("link")}
     incoming = {joint.find("child").get("link"): joint for joint in robot.findall("joint")}
     inertials = {name: _read_inertial(link, file) for name, link in links.items()}
-    for carrier in links:
+    for carrier, link in links.items():
         if carrier in incoming and incoming[carrier].get("type") == "fixed":
             continue
         poses = _rigid_group(carrier, robot, file)
@@ -101,15 +101,16 @@ def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) 
                     remedy="correct its <inertial>, or load with repair_inertia=True to use the nearest possible one",
                 )
             if total is not own or complaint or _too_small(total):
-                _write_inertial(links[carrier], total.nearest_possible())
+                _write_inertial(link, total.nearest_possible())
         else:
-            _write_inertial(links[carrier], None)
+            _write_inertial(link, None)
             if _massless(poses, links, inertials):
-                _give_placeholder(carrier, links[carrier], incoming, file, repair)
+                _give_placeholder(carrier, link, incoming, file, repair)
         for name in offenders:
             _write_inertial(links[name], None)
         for name in poses:  # a frame of its own, without mass: MuJoCo wants no <inertial> then
-            if name != carrier and inertials[name] is not None and inertials[name].mass == 0:
+            part = inertials[name]
+            if name != carrier and part is not None and part.mass == 0:
                 _write_inertial(links[name], None)
 
 

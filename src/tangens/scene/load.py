@@ -50,6 +50,7 @@ def load(
 
     Raises:
         SceneError: the description is broken or not supported; the message names file, element and remedy.
+
     """
     file = _name_of(source)
     if isinstance(source, mujoco.MjModel):

@@ -95,7 +95,9 @@ PARAMETERS = {
         Parameter("inertia", _OBJ.mjOBJ_BODY, read_inertia, _write_inertia, -np.inf),
         Parameter("damping", _OBJ.mjOBJ_DOF, _field("dof_damping"), _write_field("dof_damping"), 0.0),
         Parameter("armature", _OBJ.mjOBJ_DOF, _field("dof_armature"), _write_field("dof_armature"), 0.0),
-        Parameter("gravity", None, lambda m: m.opt.gravity.copy(), lambda m, x: m.opt.gravity.__setitem__(..., x), -np.inf),
+        Parameter(
+            "gravity", None, lambda m: m.opt.gravity.copy(), lambda m, x: m.opt.gravity.__setitem__(..., x), -np.inf
+        ),
     )
 }
 

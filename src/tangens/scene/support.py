@@ -67,7 +67,9 @@ def element_name(m: mujoco.MjModel, kind: mujoco.mjtObj, index: int) -> str:
     return f"{label} {name!r}" if name else f"{label} number {index} (unnamed)"
 
 
-def _where(kind: mujoco.mjtObj, mask: Callable[[mujoco.MjModel], NDArray[np.bool_]]) -> Callable[[mujoco.MjModel], Iterator[str]]:
+def _where(
+    kind: mujoco.mjtObj, mask: Callable[[mujoco.MjModel], NDArray[np.bool_]]
+) -> Callable[[mujoco.MjModel], Iterator[str]]:
     def find(m: mujoco.MjModel) -> Iterator[str]:
         return (element_name(m, kind, int(i)) for i in np.flatnonzero(mask(m)))
 

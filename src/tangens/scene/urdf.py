@@ -58,10 +58,10 @@ def _check_tree(robot: Any, file: object) -> None:
     parent_of: dict[str, str] = {}
     for joint in robot.findall("joint"):
         element = f"joint {joint.get('name')!r}"
-        ends = {}
+        ends: dict[str, str] = {}
         for end in ("parent", "child"):
             tag = joint.find(end)
-            ends[end] = tag.get("link") if tag is not None else None
+            ends[end] = tag.get("link", "") if tag is not None else ""
             if ends[end] not in links:
                 raise SceneError(
                     f"its {end} link {ends[end]!r} does not exist",
@@ -80,7 +80,9 @@ def _check_tree(robot: Any, file: object) -> None:
     roots = [link for link in links if link not in parent_of]
     if len(roots) != 1:
         found = f"{len(roots)} root links ({', '.join(roots[:4])})" if roots else "a cycle of joints"
-        raise SceneError(f"{found}: a robot is one tree", file=file, element="robot", remedy="connect the links by joints")
+        raise SceneError(
+            f"{found}: a robot is one tree", file=file, element="robot", remedy="connect the links by joints"
+        )
 
 
 def _collect_meshes(robot: Any, base: Path, file: object, package_dirs: Sequence[Path]) -> dict[str, bytes]:

@@ -32,7 +32,8 @@ def check_model(m: mujoco.MjModel, file: object = None) -> None:
         prefix = _PREFIX.get(kind, kind.name.removeprefix("mjOBJ_").lower())
         for field in fields:
             values = getattr(m, f"{prefix}_{field}")
-            bad = np.flatnonzero(np.isnan(values.reshape(len(values), -1)).any(axis=1)) if values.size else ()
+            rows = values.reshape(len(values), values.size // max(len(values), 1))
+            bad = np.flatnonzero(np.isnan(rows).any(axis=1))
             if len(bad):
                 raise SceneError(
                     f"{field} is not a number: {values[bad[0]]}",

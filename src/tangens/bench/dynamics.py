@@ -1,0 +1,111 @@
+"""Smooth dynamics: our contact-free step and Jacobian against MuJoCo's step and Pinocchio's derivatives.
+
+Each peer gets its best setting: MuJoCo steps the same model with constraints, contacts and sensors disabled, called
+directly on its own data without setting a state; Pinocchio differentiates our tree, with aligned joints only, at a
+configuration already in its own layout.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pinocchio as pin
+
+from tangens import robots
+from tangens.bench.timing import interleaved_medians
+from tangens.dynamics.exact import ExactDynamics
+from tangens.report import environment, new_figure, save_figure
+from tangens.simulate import Simulator
+from tangens.verify import random_sample
+
+SYSTEMS = ("half_cheetah", "go1", "g1", "talos")
+TRIALS = {"quick": 7, "normal": 25, "full": 101}
+STEP_TARGET, JACOBIAN_TARGET, LOAD_TARGET = 3.0, 2.5, 3.0
+
+
+def run(effort: str, out: str, advance: Callable[[int, int], None]) -> dict[str, Any]:
+    """Measure all systems."""
+    trials = TRIALS[effort]
+    rows: list[dict[str, Any]] = []
+    ratios: list[dict[str, Any]] = []
+    for index, name in enumerate(SYSTEMS):
+        advance(index, len(SYSTEMS))
+        medians, loading = _measure(name, trials)
+        for (quantity, tool), median in medians.items():
+            rows.append(_row(name, quantity, tool, median, trials))
+        rows.append(_row(name, "load", "tangens", 1e6 * loading, 1))
+        step = medians["step", "tangens"] / medians["step", "MuJoCo mj_step"]
+        jacobian = medians["jacobian", "tangens"] / medians["jacobian", "Pinocchio computeABADerivatives"]
+        ratios.append(_ratio(f"{name}: step / mj_step", step, STEP_TARGET))
+        ratios.append(_ratio(f"{name}: jacobian / computeABADerivatives", jacobian, JACOBIAN_TARGET))
+        if name == "g1":
+            ratios.append(_ratio("g1: seconds to load", loading, LOAD_TARGET))
+    advance(len(SYSTEMS), len(SYSTEMS))
+    figure = _plot(rows, Path(out) / "dynamics.png")
+    return {"rows": rows, "ratios": ratios, "figures": [str(figure)], "environment": environment() | {
+        "peers": {"mujoco": "Euler, constraints, contacts and sensors disabled, called on its own data",
+                  "pinocchio": "the same tree, configuration in Pinocchio's layout"}}}  # fmt: skip
+
+
+def _measure(name: str, trials: int) -> tuple[dict[tuple[str, str], float], float]:
+    start = time.perf_counter()
+    scene = robots.get(name)
+    loading = time.perf_counter() - start
+    simulator = Simulator(scene)
+    state, u, tau = random_sample(scene, np.random.default_rng(0))
+    dynamics = ExactDynamics(scene.model)
+    m, d = dynamics.model, mujoco.MjData(dynamics.model)
+    d.qpos[:], d.qvel[:] = state.q, 0.0
+    tree = dynamics.tree
+    data, q_pin = tree.model.createData(), state.q[tree.q_order]
+    medians: dict[tuple[str, str], float] = {}
+    for quantity, functions in {
+        "step": {
+            "tangens": lambda: simulator.step(state, u, tau),
+            "MuJoCo mj_step": lambda: mujoco.mj_step(m, d),
+        },
+        "jacobian": {
+            "tangens": lambda: simulator.jacobian(state, u, tau, wrt=("q", "v", "tau")),
+            "Pinocchio computeABADerivatives": lambda: pin.computeABADerivatives(tree.model, data, q_pin, state.v, tau),
+        },
+    }.items():
+        for tool, median in interleaved_medians(functions, trials).items():
+            medians[quantity, tool] = median
+        # A free-running mj_step drifts away; start the next quantity from the same place.
+        d.qpos[:], d.qvel[:] = state.q, 0.0
+    return medians, loading
+
+
+def _row(system: str, quantity: str, tool: str, median: float, trials: int) -> dict[str, Any]:
+    return {
+        "system": system,
+        "quantity": quantity,
+        "tool": tool,
+        "median_us": median,
+        "trials": trials,
+        "compile_s": None,
+    }
+
+
+def _ratio(name: str, value: float, target: float) -> dict[str, Any]:
+    return {"name": name, "value": value, "target": f"<= {target:g}", "ok": value <= target}
+
+
+def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
+    figure, axes = new_figure(1, 2, width=11)
+    for panel, quantity in zip(axes, ("step", "jacobian"), strict=True):
+        chosen = [row for row in rows if row["quantity"] == quantity]
+        tools = list(dict.fromkeys(row["tool"] for row in chosen))
+        for k, tool in enumerate(tools):
+            heights = [row["median_us"] for row in chosen if row["tool"] == tool]
+            places = np.arange(len(heights)) + (k - (len(tools) - 1) / 2) * 0.8 / len(tools)
+            bars = panel.bar(places, heights, width=0.75 / len(tools), label=tool)
+            panel.bar_label(bars, fmt="{:,.0f}", fontsize=7)
+        panel.set(title=quantity, ylabel="median [µs]", yscale="log", xticks=range(len(SYSTEMS)), xticklabels=SYSTEMS)
+        panel.legend(fontsize=8)
+    return save_figure(figure, file)

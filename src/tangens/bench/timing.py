@@ -1,0 +1,32 @@
+"""Timing small functions on a noisy machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def interleaved_medians(
+    functions: dict[str, Callable[[], object]], trials: int, seconds_per_trial: float = 0.02
+) -> dict[str, float]:
+    """Median time of one call of each function [µs].
+
+    The functions take turns within each trial, so that a slow moment of the machine hits all of them alike.
+    """
+    repeats = {}
+    for name, function in functions.items():
+        function()  # warm: compiled, caches filled
+        start = time.perf_counter()
+        for _ in range(20):
+            function()
+        once = (time.perf_counter() - start) / 20
+        repeats[name] = max(1, int(seconds_per_trial / max(once, 1e-9)))
+    samples: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(trials):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                function()
+            samples[name].append((time.perf_counter() - start) / repeats[name])
+    return {name: 1e6 * statistics.median(times) for name, times in samples.items()}

@@ -1,0 +1,89 @@
+"""Compare robots with MuJoCo, and their derivatives with central differences."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from tangens import robots
+from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene, console, progress, table
+from tangens.dynamics.exact import PARAMETERS
+from tangens.report import environment
+from tangens.scene import Scene
+from tangens.simulate import Simulator
+from tangens.verify import agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
+
+PHYSICS, DERIVATIVES = 1e-9, 1e-6
+
+EPILOG = "SCENE may also be 'robots': all that tangens knows by name."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `tangens check`."""
+    add_scene_arguments(parser)
+    parser.add_argument("--samples", type=int, default=2, metavar="N", help="random states per robot (default 2)")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Check one scene or all robots."""
+    names = robots.names() if args.scene == "robots" else (args.scene,)
+    results = []
+    with progress() as bar:
+        task = bar.add_task("checking", total=len(names))
+        for name in names:
+            start = time.perf_counter()
+            scene = robots.get(name) if args.scene == "robots" else chosen_scene(args)
+            loading = time.perf_counter() - start
+            errors = check_scene(scene, args.samples, args.seed)
+            results.append({"name": name, "nv": scene.nv, "load_s": loading, **errors})
+            bar.advance(task)
+    rows = [
+        [r["name"], r["nv"], f"{r['load_s']:.2f}", f"{r['physics']:.1e}", f"{r['state']:.1e}",
+         f"{r['parameters']:.1e}", "[green]ok[/]" if r["ok"] else "[red]no[/]"]
+        for r in results
+    ]  # fmt: skip
+    columns = ("robot", "nv", "load [s]", "MuJoCo", "∂/∂(q, v, u, τ)", "∂/∂parameters", "")
+    table("Largest relative error", columns, rows)
+    failed = [r["name"] for r in results if not r["ok"]]
+    console.print(
+        f"{len(results) - len(failed)} of {len(results)} agree: mass matrix, bias force, body poses and step with "
+        f"MuJoCo to {PHYSICS:g}, derivatives with central differences to {DERIVATIVES:g}"
+    )
+    return EXIT_MISSED if failed else EXIT_OK, {"results": results, "environment": environment()}
+
+
+def check_scene(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
+    """Largest relative errors over random states: of the physics, and of the derivatives by state and parameters."""
+    rng = np.random.default_rng(seed)
+    simulator = Simulator(scene)
+    physics: dict[str, float] = {}
+    state: dict[str, float] = {}
+    parameters: dict[str, float] = {}
+    # Damping and armature are often zero, where only one-sided differences exist: judge them a little above.
+    inertia = scene.model.dof_M0
+    damped = Simulator(
+        scene.replace(
+            damping=scene.parameters["damping"] + 0.1 * inertia, armature=scene.parameters["armature"] + 0.1 * inertia
+        )
+    )
+    for _ in range(samples):
+        sample = random_sample(scene, rng)
+        for total, found in (
+            (physics, agreement_with_mujoco(scene, sample)),
+            (state, gradient_errors(simulator, sample)),
+            (parameters, parameter_errors(damped, sample, PARAMETERS, rng, directions=1)),
+        ):
+            for key, value in found.items():
+                total[key] = max(total.get(key, 0.0), value)
+    worst = [max(errors.values(), default=0.0) for errors in (physics, state, parameters)]
+    return {
+        "physics": worst[0],
+        "state": worst[1],
+        "parameters": worst[2],
+        "ok": worst[0] <= PHYSICS and max(worst[1:]) <= DERIVATIVES,
+        "errors": physics | state | parameters,
+    }

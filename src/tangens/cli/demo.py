@@ -1,0 +1,50 @@
+"""Simulate and differentiate bundled scenes; write figures and a report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tangens.cli.common import EXIT_OK, console, progress, table
+from tangens.errors import OptionError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `tangens demo`."""
+    parser.add_argument(
+        "--out", default="out/demo", metavar="DIR", help="where figures and report go (default out/demo)"
+    )
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Run the demonstration."""
+    from tangens import demo
+
+    out = Path(args.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"cannot make the folder {out}: {error.strerror}") from None
+    with progress() as bar:
+        task = bar.add_task("demo", total=4)
+
+        def advance(part: str) -> None:
+            bar.update(task, advance=1, description=part)
+
+        result = demo.run(out, advance)
+    rows = [
+        [r["scene"], r["nv"], f"{r['mujoco_error']:.1e}", f"{r['gradient_error']:.1e}", f"{r['step_us']:.1f}",
+         f"{r['jacobian_us']:.1f}", f"{r['speedup']:.0f}x"]
+        for r in result["scenes"]
+    ]  # fmt: skip
+    columns = ("scene", "nv", "vs MuJoCo", "vs differences", "step [µs]", "Jacobian [µs]", "speed-up")
+    table("Relative errors and speed, without contact", columns, rows)
+    swing, weights = result["swing_up"], result["weighing"]
+    console.print(
+        f"swing-up: loss {swing['losses'][0]:.3g} -> {swing['losses'][-1]:.3g} in {swing['iterations']} iterations\n"
+        f"weighing: {weights['history'][0]['mass']:g} kg assumed, {weights['true']:g} kg true, "
+        f"{weights['found']:.6f} kg found\n"
+        f"wrote {out / 'report.md'} and {out / 'demo.png'}"
+    )
+    return EXIT_OK, result
