@@ -180,7 +180,9 @@ _FLOAT64 = np.dtype(np.float64)
 
 def _is_plain(value: ArrayLike, size: int) -> TypeGuard[Array]:
     """Whether `value` can go to compiled code as it is."""
-    return type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == (size,) and value.strides == (8,)
+    if type(value) is not np.ndarray or value.dtype is not _FLOAT64 or value.shape != (size,):
+        return False
+    return value.strides == (8,) or size == 0
 
 
 @numba.njit(cache=True)

@@ -119,6 +119,8 @@ def tabulate(m: mujoco.MjModel) -> ForceElements:
         if m.jnt_actfrclimited[j]:
             dof[iv]["force_min"], dof[iv]["force_max"] = m.jnt_actfrcrange[j]
         dof["gravcomp_actuated"][_joint_dofs(m, j)] = m.jnt_actgravcomp[j]
+    if m.opt.disableflags & off.mjDSBL_ACTUATION:  # then gravity compensation through actuators is lost as well
+        dof["force_min"], dof["force_max"] = 0.0, 0.0
     dof["damper"] = dampers * np.column_stack([effective_damping(m), _damping_polynomial(m)])
     return ForceElements(dof, quat, *_tabulate_lines(m, springs, dampers))
 
@@ -203,6 +205,9 @@ def _tabulate_lines(m: mujoco.MjModel, springs: float, dampers: float) -> tuple[
 
 
 def _actuator_enabled(m: mujoco.MjModel, i: int) -> bool:
+    """Whether actuator `i` can exert a force at all; unsupported ones have been silenced by then."""
+    if not (m.actuator_gainprm[i].any() or m.actuator_biasprm[i].any()):
+        return False
     if m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_ACTUATION:
         return False
     group = int(m.actuator_group[i])
@@ -303,7 +308,7 @@ def _odd_polynomial(p: Array, x: float) -> tuple[float, float, float]:
 @numba.njit(cache=True)
 def _clamp(x: float, lo: float, hi: float) -> tuple[float, float]:
     """X within its limits, and the slope of that."""
-    if x < lo:
+    if x < lo or lo == hi:
         return lo, 0.0
     if x > hi:
         return hi, 0.0
