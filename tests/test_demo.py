@@ -10,19 +10,19 @@ import pytest
 from tangens import demo
 
 
-def test_the_pole_is_swung_up():
+def test_the_pole_is_swung_up() -> None:
     result = demo.swing_up(steps=150)
     assert result["losses"][-1] < 0.1 * result["losses"][0]
     assert np.cos(result["q"][-1, 1]) > 0.98
     assert np.abs(result["u"]).max() <= 20.0
 
 
-def test_the_tool_is_weighed():
+def test_the_tool_is_weighed() -> None:
     weights = demo.weigh_tool(steps=60)
     assert weights["found"] == pytest.approx(weights["true"], rel=1e-8)
 
 
-def test_report_and_figure_are_written(tmp_path: Path):
+def test_report_and_figure_are_written(tmp_path: Path) -> None:
     parts: list[str] = []
     result = demo.run(tmp_path, parts.append)
     assert parts == ["derivatives", "swing-up", "weighing", "report"]

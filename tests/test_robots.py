@@ -13,24 +13,24 @@ from tangens.cli.check import DERIVATIVES, PHYSICS, check_scene
 
 
 @pytest.mark.parametrize("name", robots.names())
-def test_agrees_with_mujoco_and_with_differences(name: str):
+def test_agrees_with_mujoco_and_with_differences(name: str) -> None:
     errors = check_scene(robots.get(name), samples=1, seed=0)
     assert errors["physics"] <= PHYSICS, errors["errors"]
     assert errors["state"] <= DERIVATIVES, errors["errors"]
     assert errors["parameters"] <= DERIVATIVES, errors["errors"]
 
 
-def test_there_are_at_least_twenty_five():
+def test_there_are_at_least_twenty_five() -> None:
     assert len(robots.names()) >= 25
 
 
-def test_unknown_names_get_a_suggestion():
+def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(tg.OptionError, match="'go1'"):
         robots.get("goo1")
 
 
 @pytest.mark.parametrize("file", ["atlas_v3_no_head.urdf", "atlas_v3_box_colliders.urdf"])
-def test_atlas_where_it_is_at_hand(file: str):
+def test_atlas_where_it_is_at_hand(file: str) -> None:
     folder = Path(os.environ.get("TANGENS_ROBOTS", Path(__file__).parents[2] / "shared" / "robots")) / "atlas"
     if not (folder / file).exists():
         pytest.skip("Atlas is not part of the project")

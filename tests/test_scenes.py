@@ -15,25 +15,25 @@ PROMISED = {
 }  # fmt: skip
 
 
-def test_the_promised_scenes_are_there():
+def test_the_promised_scenes_are_there() -> None:
     assert set(tg.scenes.names()) >= PROMISED
 
 
 @pytest.mark.parametrize("name", tg.scenes.names())
-def test_each_scene_has_a_documented_function(name: str):
+def test_each_scene_has_a_documented_function(name: str) -> None:
     function = getattr(tg.scenes, name)
     assert function.__doc__
     assert isinstance(function(), tg.Scene)
 
 
 @pytest.mark.parametrize("name", tg.scenes.names())
-def test_physics_and_derivatives_hold(name: str):
+def test_physics_and_derivatives_hold(name: str) -> None:
     errors = check_scene(tg.scenes.get(name), samples=1, seed=0)
     assert errors["ok"], errors["errors"]
 
 
 @pytest.mark.parametrize("name", tg.scenes.names())
-def test_nothing_overlaps_at_the_start(name: str):
+def test_nothing_overlaps_at_the_start(name: str) -> None:
     scene = tg.scenes.get(name)
     m, d = scene.model, mujoco.MjData(scene.model)
     for key in (None, *scene.keyframe_names):
@@ -43,12 +43,12 @@ def test_nothing_overlaps_at_the_start(name: str):
         assert d.ncon == 0 or d.contact.dist[: d.ncon].min() > -1e-6, key
 
 
-def test_unknown_scenes_get_a_suggestion():
+def test_unknown_scenes_get_a_suggestion() -> None:
     with pytest.raises(tg.OptionError, match="'cube'"):
         tg.scenes.get("cub")
 
 
-def test_the_planar_polytope_is_the_papers():
+def test_the_planar_polytope_is_the_papers() -> None:
     scene = tg.scenes.polytope_planar()
     body = 1
     assert scene.parameters["mass"][body] == pytest.approx(1.0)

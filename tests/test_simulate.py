@@ -20,7 +20,7 @@ def quadruped() -> tg.Simulator:
 
 # Motions that do not amplify rounding errors: damped, or regular.
 @pytest.mark.parametrize("name", ["arm", "ball", "cartpole", "cheetah", "gripper", "gyro", "quadruped"])
-def test_thousand_steps_are_mujocos(name: str):
+def test_thousand_steps_are_mujocos(name: str) -> None:
     scene = tg.scenes.get(name)
     controls = 0.1 * np.sin(np.linspace(0, 20, 1000))[:, None] * np.ones(scene.nu)
     trajectory = tg.Simulator(scene).rollout(scene.initial_state(), controls)
@@ -33,7 +33,7 @@ def test_thousand_steps_are_mujocos(name: str):
         np.testing.assert_allclose(trajectory.v[t + 1], d.qvel, rtol=1e-9, atol=1e-9)
 
 
-def test_a_free_body_falls_as_galileo_says():
+def test_a_free_body_falls_as_galileo_says() -> None:
     scene = tg.scenes.ball().replace(timestep=1e-3)
     state = scene.initial_state("dropped")
     last = tg.Simulator(scene).rollout(state, 1000).state(-1)
@@ -42,7 +42,7 @@ def test_a_free_body_falls_as_galileo_says():
     assert last.v[2] == pytest.approx(-9.81, rel=1e-12)
 
 
-def test_a_spinning_body_keeps_its_angular_momentum_without_torque():
+def test_a_spinning_body_keeps_its_angular_momentum_without_torque() -> None:
     scene = tg.scenes.polytope().replace(gravity=[0, 0, 0], timestep=1e-4)
     simulator = tg.Simulator(scene)
     state = tg.State(scene.initial_state().q, [0, 0, 0, 1.0, -2.0, 3.0])
@@ -59,7 +59,7 @@ def test_a_spinning_body_keeps_its_angular_momentum_without_torque():
     np.testing.assert_allclose(momentum(last), momentum(state), rtol=2e-3)
 
 
-def test_a_step_leaves_its_arguments_alone(quadruped: tg.Simulator):
+def test_a_step_leaves_its_arguments_alone(quadruped: tg.Simulator) -> None:
     state, u, tau = random_sample(quadruped.scene, np.random.default_rng(0))
     kept = state.q.copy(), state.v.copy(), u.copy(), tau.copy()
     quadruped.step(state, u, tau)
@@ -68,7 +68,7 @@ def test_a_step_leaves_its_arguments_alone(quadruped: tg.Simulator):
         np.testing.assert_array_equal(before, after)
 
 
-def test_steps_depend_on_their_arguments_alone(quadruped: tg.Simulator):
+def test_steps_depend_on_their_arguments_alone(quadruped: tg.Simulator) -> None:
     rng = np.random.default_rng(1)
     first, second = random_sample(quadruped.scene, rng), random_sample(quadruped.scene, rng)
     before = quadruped.step(*first).state
@@ -77,7 +77,7 @@ def test_steps_depend_on_their_arguments_alone(quadruped: tg.Simulator):
     assert quadruped.step(*first).state == before
 
 
-def test_rollout_is_repeated_steps(quadruped: tg.Simulator):
+def test_rollout_is_repeated_steps(quadruped: tg.Simulator) -> None:
     rng = np.random.default_rng(2)
     state = quadruped.initial_state("home")
     controls = rng.normal(size=(5, quadruped.scene.nu))
@@ -89,7 +89,7 @@ def test_rollout_is_repeated_steps(quadruped: tg.Simulator):
     assert len(trajectory) == len(trajectory.contacts) == len(trajectory.solver) == 5
 
 
-def test_pullback_is_the_transpose_of_the_jacobians(quadruped: tg.Simulator):
+def test_pullback_is_the_transpose_of_the_jacobians(quadruped: tg.Simulator) -> None:
     rng = np.random.default_rng(3)
     scene, T = quadruped.scene, 4
     trajectory = quadruped.rollout(
@@ -119,7 +119,7 @@ def test_pullback_is_the_transpose_of_the_jacobians(quadruped: tg.Simulator):
         np.testing.assert_allclose(ours.parameters[name], totals[name], rtol=1e-8, atol=1e-12)
 
 
-def test_pullback_of_a_long_motion_agrees_with_differences():
+def test_pullback_of_a_long_motion_agrees_with_differences() -> None:
     simulator = tg.Simulator(tg.scenes.gyro())
     state = simulator.initial_state("spinning")
     weights = np.random.default_rng(4).normal(size=simulator.scene.nv)
@@ -134,7 +134,7 @@ def test_pullback_of_a_long_motion_agrees_with_differences():
         assert ours[k] == pytest.approx(difference, rel=1e-6, abs=1e-8)
 
 
-def test_final_state_cotangent_stands_for_the_last_row(quadruped: tg.Simulator):
+def test_final_state_cotangent_stands_for_the_last_row(quadruped: tg.Simulator) -> None:
     trajectory = quadruped.rollout(quadruped.initial_state("home"), 3)
     full = np.zeros((4, quadruped.scene.nv))
     full[-1] = 1.0
@@ -144,7 +144,7 @@ def test_final_state_cotangent_stands_for_the_last_row(quadruped: tg.Simulator):
 
 
 class TestBadInput:
-    def test_wrong_sizes_name_both_sizes(self, quadruped: tg.Simulator):
+    def test_wrong_sizes_name_both_sizes(self, quadruped: tg.Simulator) -> None:
         with pytest.raises(tg.StateError, match="nq=19, nv=18"):
             quadruped.step(tg.State(np.zeros(3), np.zeros(18)))
         state = quadruped.initial_state()
@@ -153,7 +153,7 @@ class TestBadInput:
         with pytest.raises(tg.StateError, match=r"shape \(T, 12\)"):
             quadruped.rollout(state, np.zeros((4, 3)))
 
-    def test_quaternions_must_have_unit_length(self, quadruped: tg.Simulator):
+    def test_quaternions_must_have_unit_length(self, quadruped: tg.Simulator) -> None:
         state = quadruped.initial_state()
         q = state.q.copy()
         q[3:7] = [1.0, 1.0, 0.0, 0.0]
@@ -161,24 +161,24 @@ class TestBadInput:
             quadruped.step(state.replace(q=q))
 
     @pytest.mark.parametrize("name", ["u", "tau"])
-    def test_nan_is_refused_where_it_enters(self, quadruped: tg.Simulator, name: str):
+    def test_nan_is_refused_where_it_enters(self, quadruped: tg.Simulator, name: str) -> None:
         size = quadruped.scene.nu if name == "u" else quadruped.scene.nv
         value = np.zeros(size)
         value[2] = np.nan
         with pytest.raises(tg.StateError, match=rf"{name}\[2\] is nan"):
             quadruped.step(quadruped.initial_state(), **{name: value})
 
-    def test_divergence_is_an_error_not_a_nan(self):
+    def test_divergence_is_an_error_not_a_nan(self) -> None:
         scene = tg.scenes.cartpole()
         huge = tg.State(scene.initial_state().q, [1e200, 1e200])
         with pytest.raises(tg.SolverError, match="timestep"):
             tg.Simulator(scene).rollout(huge, 10)
 
-    def test_what_does_not_appear_in_the_motion_has_no_derivative(self, quadruped: tg.Simulator):
+    def test_what_does_not_appear_in_the_motion_has_no_derivative(self, quadruped: tg.Simulator) -> None:
         with pytest.raises(tg.NotDifferentiable, match="friction"):
             quadruped.jacobian(quadruped.initial_state(), wrt=("q", "friction"))
 
-    def test_missing_blocks_say_how_to_ask(self, quadruped: tg.Simulator):
+    def test_missing_blocks_say_how_to_ask(self, quadruped: tg.Simulator) -> None:
         J = quadruped.jacobian(quadruped.initial_state(), wrt=("q",))
         with pytest.raises(tg.OptionError, match="wrt"):
             J["v", "mass"]
@@ -186,11 +186,11 @@ class TestBadInput:
         assert ("v", "mass") not in J
         assert len(J) == 2
 
-    def test_unknown_contact_models_are_refused(self):
+    def test_unknown_contact_models_are_refused(self) -> None:
         with pytest.raises(tg.OptionError, match="unknown contact model"):
             tg.Simulator(tg.scenes.cube(), contact="glue")
 
-    def test_a_simulator_needs_a_scene(self):
+    def test_a_simulator_needs_a_scene(self) -> None:
         with pytest.raises(tg.OptionError, match=r"tangens\.load"):
             tg.Simulator("cube.xml")  # type: ignore[arg-type]
 
@@ -200,7 +200,7 @@ class TestBadInput:
         v=st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=9),
         u=st.one_of(st.none(), st.text(), st.lists(st.floats(), max_size=3)),
     )
-    def test_any_state_ends_in_a_finite_step_or_in_our_error(self, q: list[float], v: list[float], u: object):
+    def test_any_state_ends_in_a_finite_step_or_in_our_error(self, q: list[float], v: list[float], u: object) -> None:
         simulator = _cube()
         try:
             out = simulator.step(tg.State(q, v), u)  # type: ignore[arg-type]

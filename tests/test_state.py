@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import tangens as tg
 
 
-def test_keeps_a_copy_of_its_arrays():
+def test_keeps_a_copy_of_its_arrays() -> None:
     q = np.zeros(2)
     state = tg.State(q, [1, 2])
     q[0] = 5.0
@@ -21,7 +21,7 @@ def test_keeps_a_copy_of_its_arrays():
     assert state.v.dtype == np.float64
 
 
-def test_cannot_be_changed():
+def test_cannot_be_changed() -> None:
     state = tg.State([0.0], [0.0])
     with pytest.raises(ValueError, match="read-only"):
         state.q[0] = 1.0
@@ -29,13 +29,13 @@ def test_cannot_be_changed():
         state.q = np.ones(1)
 
 
-def test_replace_makes_a_new_state():
+def test_replace_makes_a_new_state() -> None:
     state = tg.State([0.0], [1.0])
     moved = state.replace(q=[2.0])
     assert (state.q[0], moved.q[0], moved.v[0]) == (0.0, 2.0, 1.0)
 
 
-def test_equality_hash_and_pickle_go_by_value():
+def test_equality_hash_and_pickle_go_by_value() -> None:
     a, b = tg.State([1.0], [2.0]), tg.State([1.0], [2.0])
     assert a == b
     assert hash(a) == hash(b)
@@ -55,7 +55,7 @@ broken_vectors = st.one_of(
 
 
 @given(broken_vectors)
-def test_broken_input_ends_in_a_state_error(value: object):
+def test_broken_input_ends_in_a_state_error(value: object) -> None:
     with pytest.raises(tg.StateError):
         tg.State(value, [0.0])  # type: ignore[arg-type]
     with pytest.raises(tg.StateError):

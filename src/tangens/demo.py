@@ -126,7 +126,7 @@ def weigh_tool(true_mass: float = 0.9, steps: int = 250) -> dict[str, Any]:
     nominal = scenes.arm()
     tool = nominal.body_names.index("tool")
     start = nominal.initial_state("home")
-    controls = np.tile(nominal.model.key_ctrl[0], (steps, 1))
+    controls = np.tile(nominal.shared_model.key_ctrl[0], (steps, 1))
     recorded = Simulator(nominal.replace(mass={"tool": true_mass})).rollout(start, controls)
     mass, history = float(nominal.parameters["mass"][tool]), []
     for _ in range(6):

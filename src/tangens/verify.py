@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 def random_sample(scene: Scene, rng: np.random.Generator) -> Sample:
     """A state around the reference pose, controls inside their ranges, small forces scaled to the inertia."""
-    m = scene.model
+    m = scene.shared_model
     q = scene.integrate(m.qpos0, rng.normal(scale=0.5, size=scene.nv))
     limited = m.actuator_ctrllimited.astype(bool)
     low, high = np.where(limited, m.actuator_ctrlrange[:, 0], -1.0), np.where(limited, m.actuator_ctrlrange[:, 1], 1.0)
@@ -58,14 +58,14 @@ def relative_error(ours: Array, reference: Array) -> float:
 
 def agreement_with_mujoco(scene: Scene, sample: Sample) -> dict[str, float]:
     """Relative errors of mass matrix, bias force, body poses and one step against MuJoCo's own."""
-    m = contact_free(scene.model)
+    m = contact_free(scene.shared_model)
     d = mujoco.MjData(m)
     d.qpos[:], d.qvel[:], d.ctrl[:], d.qfrc_applied[:] = *_arrays(sample.state), sample.u, sample.tau
     mujoco.mj_forward(m, d)
     M = np.zeros((m.nv, m.nv))
     mujoco.mj_fullM(m, d, M)
 
-    tree = ExactDynamics(scene.model).tree
+    tree = ExactDynamics(scene.shared_model).tree
     data = tree.model.createData()
     q_pin = sample.state.q[tree.q_order]
     ours = np.triu(pin.crba(tree.model, data, q_pin))
@@ -82,7 +82,7 @@ def agreement_with_mujoco(scene: Scene, sample: Sample) -> dict[str, float]:
         "body rotations": relative_error(np.array([p.rotation.flatten() for p in poses]), np.array(d.xmat)),
     }
     # Pinocchio's forward dynamics under our joint forces, against MuJoCo's step: two independent routes.
-    dynamics = ExactDynamics(scene.model)
+    dynamics = ExactDynamics(scene.shared_model)
     v_next = sample.state.v + scene.timestep * dynamics.acceleration(*_arrays(sample.state), sample.u, sample.tau)
     q_next = scene.integrate(sample.state.q, scene.timestep * v_next)
     mujoco.mj_step(m, d)

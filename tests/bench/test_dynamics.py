@@ -10,7 +10,7 @@ from tangens.bench import BENCHES, dynamics
 from tangens.bench.timing import interleaved_medians
 
 
-def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamics, "SYSTEMS", ("half_cheetah",))
     monkeypatch.setitem(dynamics.TRIALS, "quick", 2)
     result = BENCHES["dynamics"]("quick", str(tmp_path), lambda done, total: None)
@@ -20,6 +20,6 @@ def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: p
     assert Path(result["figures"][0]).stat().st_size > 5_000
 
 
-def test_medians_order_work_by_its_size():
+def test_medians_order_work_by_its_size() -> None:
     medians = interleaved_medians({"small": lambda: sum(range(10)), "large": lambda: sum(range(10_000))}, trials=3)
     assert medians["small"] < medians["large"]

@@ -61,7 +61,7 @@ def everything() -> tg.Scene:
     return tg.load(EVERYTHING)
 
 
-def test_all_elements_at_once(everything: tg.Scene):
+def test_all_elements_at_once(everything: tg.Scene) -> None:
     errors = check_scene(everything, samples=6, seed=0)
     assert errors["ok"], errors["errors"]
 
@@ -69,13 +69,13 @@ def test_all_elements_at_once(everything: tg.Scene):
 @pytest.mark.parametrize(
     "flag", ["spring", "damper", "gravity", "clampctrl", "actuation", "eulerdamp"], ids=lambda flag: f"without {flag}"
 )
-def test_disable_flags_are_respected(flag: str):
+def test_disable_flags_are_respected(flag: str) -> None:
     xml = EVERYTHING.replace('<option timestep="0.01"/>', f'<option timestep="0.01"><flag {flag}="disable"/></option>')
     errors = check_scene(tg.load(xml), samples=2, seed=1)
     assert errors["ok"], errors["errors"]
 
 
-def test_disabled_actuator_groups_do_nothing():
+def test_disabled_actuator_groups_do_nothing() -> None:
     xml = EVERYTHING.replace('timestep="0.01"', 'timestep="0.01" actuatorgroupdisable="3"').replace(
         '<motor joint="free"', '<motor group="3" joint="free"'
     )
@@ -85,14 +85,14 @@ def test_disabled_actuator_groups_do_nothing():
     assert not J["v", "u"][:, 1].any()
 
 
-def test_other_integrators_become_euler():
+def test_other_integrators_become_euler() -> None:
     implicit = tg.load(EVERYTHING.replace('timestep="0.01"', 'timestep="0.01" integrator="implicitfast"'))
     euler = tg.load(EVERYTHING)
     sample = random_sample(euler, np.random.default_rng(0))
     assert tg.Simulator(implicit).step(*sample).state == tg.Simulator(euler).step(*sample).state
 
 
-def test_a_saturated_control_has_no_effect(everything: tg.Scene):
+def test_a_saturated_control_has_no_effect(everything: tg.Scene) -> None:
     state, u, tau = random_sample(everything, np.random.default_rng(2))
     u[5] = 3.0  # beyond the slide motor's ctrlrange
     J = tg.Simulator(everything).jacobian(state, u, tau, wrt=("u",))
@@ -101,7 +101,7 @@ def test_a_saturated_control_has_no_effect(everything: tg.Scene):
 
 
 @pytest.mark.parametrize("velocity", [0.0, 1e-9, 5.0], ids=["at rest", "nearly at rest", "fast"])
-def test_derivatives_hold_at_the_reference_pose(velocity: float):
+def test_derivatives_hold_at_the_reference_pose(velocity: float) -> None:
     """At identity orientation and zero velocity, where careless formulas divide by zero."""
     # Without v|v| and x|x| terms, in which differences across zero are off by their own step.
     smooth = re.sub(r'(damping|stiffness)="([^" ]+)[^"]*"', r'\1="\2"', EVERYTHING)
@@ -113,7 +113,7 @@ def test_derivatives_hold_at_the_reference_pose(velocity: float):
     assert max(errors.values()) < 1e-6, errors
 
 
-def test_a_pendulum_swings_by_the_book():
+def test_a_pendulum_swings_by_the_book() -> None:
     """v⁺ = v − h·g/l·sin(q) for a point mass; its derivatives by every parameter in closed form."""
     length, mass, g, h = 0.7, 1.3, 9.81, 0.01
     xml = f"""<mujoco><option timestep="{h}"/><worldbody><body name="bob">
@@ -144,12 +144,12 @@ def test_a_pendulum_swings_by_the_book():
     assert J["v", "gravity"][0, 2] == pytest.approx(h * mass * length * np.sin(q) / inertia, rel=1e-9)
 
 
-def test_the_world_bodies_have_no_influence(everything: tg.Scene):
+def test_the_world_bodies_have_no_influence(everything: tg.Scene) -> None:
     J = tg.Simulator(everything).jacobian(everything.initial_state(), wrt=("mass",))
     assert not J["v", "mass"][:, 0].any()
 
 
-def test_inertial_parameters_of_bodies_without_joints_count(everything: tg.Scene):
+def test_inertial_parameters_of_bodies_without_joints_count(everything: tg.Scene) -> None:
     """The tool is welded to the lower arm: its own mass, com and inertia are parameters all the same."""
     simulator = tg.Simulator(everything)
     sample = random_sample(everything, np.random.default_rng(5))

@@ -39,26 +39,26 @@ def matrix(function: object, w: np.ndarray) -> np.ndarray:
 
 
 @given(any_vector)
-def test_log_undoes_exp(w: np.ndarray):
+def test_log_undoes_exp(w: np.ndarray) -> None:
     if np.linalg.norm(w) < np.pi - 1e-3:
         np.testing.assert_allclose(log(exp(w)), w, atol=1e-14)
 
 
 @given(any_vector)
-def test_a_quaternion_and_its_negative_are_one_rotation(w: np.ndarray):
+def test_a_quaternion_and_its_negative_are_one_rotation(w: np.ndarray) -> None:
     if np.linalg.norm(w) < np.pi - 1e-3:
         np.testing.assert_allclose(log(-exp(w)), w, atol=1e-12)
 
 
 @given(any_vector)
-def test_both_ways_to_a_rotation_matrix_agree(w: np.ndarray):
+def test_both_ways_to_a_rotation_matrix_agree(w: np.ndarray) -> None:
     R = matrix(rot.exp_matrix, w)
     np.testing.assert_allclose(R, matrix(rot.quat_to_matrix, exp(w)), atol=1e-14)
     np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-14)
 
 
 @given(any_vector)
-def test_right_jacobian_is_the_derivative_of_exp(w: np.ndarray):
+def test_right_jacobian_is_the_derivative_of_exp(w: np.ndarray) -> None:
     J = matrix(rot.right_jacobian, w)
     step, back = 1e-6, exp(-w)
     for k, unit in enumerate(np.eye(3)):
@@ -67,13 +67,13 @@ def test_right_jacobian_is_the_derivative_of_exp(w: np.ndarray):
 
 
 @given(any_vector)
-def test_inverse_jacobian_is_the_inverse(w: np.ndarray):
+def test_inverse_jacobian_is_the_inverse(w: np.ndarray) -> None:
     product = matrix(rot.right_jacobian, w) @ matrix(rot.right_jacobian_inverse, w)
     np.testing.assert_allclose(product, np.eye(3), atol=1e-12)
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-300, 1e-9, 0.99e-2, 1.01e-2, 3.0])
-def test_nothing_breaks_at_the_seam_of_the_series(angle: float):
+def test_nothing_breaks_at_the_seam_of_the_series(angle: float) -> None:
     w = angle * np.array([0.6, 0.0, 0.8])
     for function in (rot.exp_matrix, rot.right_jacobian, rot.right_jacobian_inverse):
         assert np.isfinite(matrix(function, w)).all()

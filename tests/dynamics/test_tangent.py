@@ -27,7 +27,7 @@ def points(scene: tg.Scene) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return q, dv, scene.integrate(q, dv)
 
 
-def test_integrate_and_difference_are_mujocos(scene: tg.Scene, points: tuple[np.ndarray, ...]):
+def test_integrate_and_difference_are_mujocos(scene: tg.Scene, points: tuple[np.ndarray, ...]) -> None:
     q, dv, end = points
     expected = q.copy()
     mujoco.mj_integratePos(scene.model, expected, dv, 1.0)
@@ -38,7 +38,7 @@ def test_integrate_and_difference_are_mujocos(scene: tg.Scene, points: tuple[np.
     np.testing.assert_allclose(back, dv, atol=1e-14)
 
 
-def test_jacobians_are_differences_on_the_manifold(scene: tg.Scene, points: tuple[np.ndarray, ...]):
+def test_jacobians_are_differences_on_the_manifold(scene: tg.Scene, points: tuple[np.ndarray, ...]) -> None:
     q, dv, end = points
     step = 1e-6
     moved = scene.integrate_jacobians(q, dv)
@@ -57,7 +57,7 @@ def test_jacobians_are_differences_on_the_manifold(scene: tg.Scene, points: tupl
             np.testing.assert_allclose(ours[:, k], slope(ends), atol=1e-8)
 
 
-def test_a_configuration_does_not_differ_from_itself(scene: tg.Scene, points: tuple[np.ndarray, ...]):
+def test_a_configuration_does_not_differ_from_itself(scene: tg.Scene, points: tuple[np.ndarray, ...]) -> None:
     q, _, _ = points
     np.testing.assert_allclose(scene.difference(q, q), 0.0, atol=1e-15)
     by_q1, by_q2 = scene.difference_jacobians(q, q)

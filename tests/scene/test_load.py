@@ -22,7 +22,7 @@ PENDULUM = """
 """
 
 
-def test_path_text_spec_and_model_are_the_same_scene(tmp_path: Path):
+def test_path_text_spec_and_model_are_the_same_scene(tmp_path: Path) -> None:
     file = tmp_path / "pendulum.xml"
     file.write_text(PENDULUM)
     sources = (file, str(file), PENDULUM, mujoco.MjSpec.from_string(PENDULUM), mujoco.MjModel.from_xml_string(PENDULUM))
@@ -31,7 +31,7 @@ def test_path_text_spec_and_model_are_the_same_scene(tmp_path: Path):
     assert all(state == states[0] for state in states)
 
 
-def test_a_given_spec_or_model_is_not_altered():
+def test_a_given_spec_or_model_is_not_altered() -> None:
     spec = mujoco.MjSpec.from_string(PENDULUM)
     before = spec.to_xml()
     tg.load(spec, ground=True, motors=True)
@@ -41,13 +41,13 @@ def test_a_given_spec_or_model_is_not_altered():
     assert model.opt.viscosity == 1.0
 
 
-def test_a_compiled_binary_loads(tmp_path: Path):
+def test_a_compiled_binary_loads(tmp_path: Path) -> None:
     file = tmp_path / "pendulum.mjb"
     mujoco.mj_saveModel(mujoco.MjModel.from_xml_string(PENDULUM), str(file))
     assert tg.load(file).joint_names == ("pivot",)
 
 
-def test_options_add_base_ground_and_motors():
+def test_options_add_base_ground_and_motors() -> None:
     xml = """<mujoco><worldbody><body name="a"><geom size=".1"/><body><joint name="j"/><geom size=".1"/></body></body>
              </worldbody></mujoco>"""
     scene = tg.load(xml, floating_base=True, ground=-0.5, motors=True)
@@ -56,9 +56,10 @@ def test_options_add_base_ground_and_motors():
     assert scene.model.geom_pos[scene.geom_names.index("ground"), 2] == -0.5
 
 
-def test_decoration_is_dropped_even_when_its_files_are_missing():
+def test_decoration_is_dropped_even_when_its_files_are_missing() -> None:
     xml = """<mujoco><asset><texture name="t" type="2d" file="missing.png"/>
-      <material name="m" texture="t" rgba="1 0 0 1"/></asset><worldbody><camera/><light/><body name="b"><freejoint/><geom size="1" material="m"/></body></worldbody>
+      <material name="m" texture="t" rgba="1 0 0 1"/></asset><worldbody><camera/><light/>
+      <body name="b"><freejoint/><geom size="1" material="m"/></body></worldbody>
       <sensor><framepos objtype="body" objname="b"/></sensor></mujoco>"""
     scene = tg.load(xml)
     assert scene.model.geom_rgba[0].tolist() == [1, 0, 0, 1]
@@ -94,14 +95,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("xml", "complaint"), BROKEN.values(), ids=BROKEN.keys())
-def test_broken_descriptions_say_what_is_wrong(xml: str, complaint: str):
+def test_broken_descriptions_say_what_is_wrong(xml: str, complaint: str) -> None:
     with pytest.raises(tg.SceneError, match=complaint) as caught:
         tg.load(xml)
     assert caught.value.remedy
     assert "Remedy" in str(caught.value)
 
 
-def test_errors_name_the_file(tmp_path: Path):
+def test_errors_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "broken.xml"
     file.write_text("<mujoco><worldbody>")
     with pytest.raises(tg.SceneError) as caught:
@@ -116,7 +117,7 @@ def test_errors_name_the_file(tmp_path: Path):
         tg.load(tmp_path / "binary.xml")
 
 
-def test_altered_models_are_checked_too():
+def test_altered_models_are_checked_too() -> None:
     model = mujoco.MjModel.from_xml_string(PENDULUM)
     model.body_inertia[1] = [1, 1, 9]
     with pytest.raises(tg.SceneError, match=r"'rod'.*A \+ B >= C"):
@@ -157,7 +158,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("feature", UNSUPPORTED)
-def test_unsupported_physics_is_refused_by_name_or_switched_off(feature: str):
+def test_unsupported_physics_is_refused_by_name_or_switched_off(feature: str) -> None:
     with pytest.raises(tg.SceneError, match=f"{feature} is not supported") as caught:
         tg.load(UNSUPPORTED[feature])
     assert caught.value.element
@@ -170,20 +171,20 @@ def test_unsupported_physics_is_refused_by_name_or_switched_off(feature: str):
     assert out.state.v[0] == pytest.approx(0.2 + scene.timestep * (-9.81 + spring / mass), rel=1e-12)
 
 
-def test_flex_is_refused():
+def test_flex_is_refused() -> None:
     xml = """<mujoco><worldbody><flexcomp name="cloth" type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1"/>
              </worldbody></mujoco>"""
     with pytest.raises(tg.SceneError, match="flex is not supported"):
         tg.load(xml)
 
 
-def test_a_feature_to_ignore_must_exist():
+def test_a_feature_to_ignore_must_exist() -> None:
     with pytest.raises(tg.OptionError, match="fluid"):
         tg.load(PENDULUM, ignore=["friction"])
     assert len({feature.name for feature in FEATURES}) == len(FEATURES)
 
 
-def test_options_that_change_the_description_need_one():
+def test_options_that_change_the_description_need_one() -> None:
     with pytest.raises(tg.OptionError, match="MjSpec"):
         tg.load(mujoco.MjModel.from_xml_string(PENDULUM), ground=True)
     with pytest.raises(tg.OptionError, match="floating_base"):
@@ -279,7 +280,7 @@ documents = st.recursive(
         st.builds(_element, st.sampled_from(["mujoco", "robot"]), attributes, st.lists(documents, max_size=4)),
     )
 )
-def test_any_text_ends_in_a_scene_that_steps_or_in_our_error(text: str):
+def test_any_text_ends_in_a_scene_that_steps_or_in_our_error(text: str) -> None:
     try:
         scene = tg.load(text)
         out = tg.Simulator(scene).step(scene.initial_state())
@@ -295,7 +296,7 @@ def test_any_text_ends_in_a_scene_that_steps_or_in_our_error(text: str):
     ),
     value=numbers,
 )
-def test_any_number_in_a_pendulum_ends_in_a_finite_step_or_in_our_error(field: str, value: str):
+def test_any_number_in_a_pendulum_ends_in_a_finite_step_or_in_our_error(field: str, value: str) -> None:
     geom = f'{field}="{value}"' if field in ("mass", "size", "pos", "quat") else ""
     joint = f'{field}="{value}"' if field in ("stiffness", "damping", "armature", "axis") else ""
     option = f'{field}="{value}"' if field in ("timestep", "gravity") else ""
@@ -312,6 +313,6 @@ def test_any_number_in_a_pendulum_ends_in_a_finite_step_or_in_our_error(field: s
 
 
 @given(st.one_of(st.none(), st.integers(), st.binary(), st.lists(st.integers()), st.dictionaries(st.text(), st.text())))
-def test_other_objects_are_no_scenes(thing: object):
+def test_other_objects_are_no_scenes(thing: object) -> None:
     with pytest.raises(tg.SceneError):
-        tg.load(thing)  # type: ignore[arg-type]
+        tg.load(thing)

@@ -58,7 +58,7 @@ def _measure(name: str, trials: int) -> tuple[dict[tuple[str, str], float], floa
     loading = time.perf_counter() - start
     simulator = Simulator(scene)
     state, u, tau = random_sample(scene, np.random.default_rng(0))
-    dynamics = ExactDynamics(scene.model)
+    dynamics = ExactDynamics(scene.shared_model)
     m, d = dynamics.model, mujoco.MjData(dynamics.model)
     d.qpos[:], d.qvel[:] = state.q, 0.0
     tree = dynamics.tree

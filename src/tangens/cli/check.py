@@ -64,7 +64,7 @@ def check_scene(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
     state: dict[str, float] = {}
     parameters: dict[str, float] = {}
     # Damping and armature are often zero, where only one-sided differences exist: judge them a little above.
-    inertia = scene.model.dof_M0
+    inertia = scene.shared_model.dof_M0
     damped = Simulator(
         scene.replace(
             damping=scene.parameters["damping"] + 0.1 * inertia, armature=scene.parameters["armature"] + 0.1 * inertia

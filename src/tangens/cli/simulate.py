@@ -79,7 +79,7 @@ def _controls(scene: Scene, kind: str, seed: int, steps: int) -> np.ndarray:
         raise OptionError(f"--steps must be at least 0; got {steps}")
     if kind == "zero":
         return np.zeros((steps, scene.nu))
-    m = scene.model
+    m = scene.shared_model
     limited = m.actuator_ctrllimited.astype(bool)[:, None]
     low, high = np.where(limited, m.actuator_ctrlrange, [-1.0, 1.0]).T
     return np.random.default_rng(seed).uniform(low, high, size=(steps, scene.nu))
@@ -87,7 +87,7 @@ def _controls(scene: Scene, kind: str, seed: int, steps: int) -> np.ndarray:
 
 def _print_summary(scene: Scene, trajectory: Trajectory) -> None:
     rows = []
-    m = scene.model
+    m = scene.shared_model
     for j, name in enumerate(scene.joint_names[:20]):
         a, width = int(m.jnt_qposadr[j]), {0: 7, 1: 4}.get(int(m.jnt_type[j]), 1)
         start, end = trajectory.q[0, a : a + width], trajectory.q[-1, a : a + width]

@@ -33,7 +33,7 @@ class ContactFree(ContactModel):
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo and Pinocchio for the scene."""
-        return _FreeEngine(ExactDynamics(scene.model))
+        return _FreeEngine(ExactDynamics(scene.shared_model))
 
 
 class _FreeEngine:

@@ -41,6 +41,11 @@ class Scene:
         """The compiled MuJoCo model: a copy, yours to alter."""
         return copy.copy(self._model)
 
+    @property
+    def shared_model(self) -> mujoco.MjModel:
+        """The compiled MuJoCo model itself, for reading: copying one with large meshes takes tens of milliseconds."""
+        return self._model
+
     # ------------------------------------------------------------------ sizes and names
 
     @property
