@@ -17,7 +17,7 @@ def test_python_blocks_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(ROOT)
     namespace: dict[str, object] = {"__name__": page.stem}
     for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), namespace)
+        exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), namespace)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

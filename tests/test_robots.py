@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 import tangens as tg
 from tangens import robots
@@ -18,6 +19,16 @@ def test_agrees_with_mujoco_and_with_differences(name: str) -> None:
     assert errors["physics"] <= PHYSICS, errors["errors"]
     assert errors["state"] <= DERIVATIVES, errors["errors"]
     assert errors["parameters"] <= DERIVATIVES, errors["errors"]
+
+
+# Romeo's fingers move but have no mass in the file: they weigh what their shapes would in water.
+FLOATING = [n for n, robot in robots.ROBOTS.items() if robot.options.get("floating_base") and n != "romeo"]
+
+
+@pytest.mark.parametrize("name", FLOATING)
+def test_a_floating_robot_weighs_what_its_file_says(name: str) -> None:
+    masses = [float(mass.get("value")) for mass in etree.parse(robots.path(name)).iter("mass")]
+    assert robots.get(name).parameters["mass"].sum() == pytest.approx(sum(masses), rel=1e-6)
 
 
 def test_there_are_at_least_twenty_five() -> None:

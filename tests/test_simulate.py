@@ -184,7 +184,14 @@ class TestBadInput:
             J["v", "mass"]
         assert ("v", "q") in J
         assert ("v", "mass") not in J
+        assert J.get(("v", "mass")) is None
         assert len(J) == 2
+
+    def test_cotangents_must_be_numbers(self, quadruped: tg.Simulator) -> None:
+        trajectory = quadruped.rollout(quadruped.initial_state(), 1)
+        for dq in ("x", [[1.0], [2.0, 3.0]], np.zeros(3), np.full(18, np.nan)):
+            with pytest.raises(tg.StateError, match="dq"):
+                quadruped.pullback(trajectory, dq=dq)
 
     def test_unknown_contact_models_are_refused(self) -> None:
         with pytest.raises(tg.OptionError, match="unknown contact model"):
@@ -194,7 +201,7 @@ class TestBadInput:
         with pytest.raises(tg.OptionError, match=r"tangens\.load"):
             tg.Simulator("cube.xml")  # type: ignore[arg-type]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         q=st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=9),
         v=st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=9),

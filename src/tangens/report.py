@@ -26,7 +26,7 @@ def environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in _PACKAGES},
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "threads": 1,
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "platform": platform.platform(),
     }
 

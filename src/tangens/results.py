@@ -59,6 +59,12 @@ class Step(NamedTuple):
     solver: SolverReport
 
 
+class MissingBlock(OptionError, KeyError):  # noqa: N818  (a KeyError, so that `get` and `in` work as on any mapping)
+    """A block that a Jacobian was not asked for."""
+
+    __str__ = Exception.__str__  # KeyError would quote the message
+
+
 class Jacobian(Mapping[tuple[str, str], Array]):
     """Derivatives of one step's outputs by its inputs: `J["v", "q"]` is ∂v⁺/∂q.
 
@@ -77,7 +83,7 @@ class Jacobian(Mapping[tuple[str, str], Array]):
             output, name = key
             return self._inputs[name][self.OUTPUTS.index(output)]
         except (KeyError, ValueError, TypeError):
-            raise OptionError(
+            raise MissingBlock(
                 f"this Jacobian has no block {key!r}: outputs are {self.OUTPUTS}, "
                 f"inputs {tuple(self._inputs)} (ask for others with wrt=...)"
             ) from None

@@ -227,7 +227,10 @@ def _cotangent(name: str, value: ArrayLike | None, T: int, nv: int) -> Array:
     out = np.zeros((T + 1, nv))
     if value is None:
         return out
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{name} is not an array of numbers ({error})") from None
     if array.shape not in ((nv,), (T + 1, nv)):
         raise StateError(
             f"{name} must have shape ({nv},) for the last state or ({T + 1}, {nv}) for all of them, in the tangent "

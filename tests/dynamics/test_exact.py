@@ -10,7 +10,7 @@ import pytest
 import tangens as tg
 from tangens.cli.check import check_scene
 from tangens.dynamics.exact import PARAMETERS
-from tangens.verify import Sample, gradient_errors, parameter_errors, random_sample
+from tangens.verify import Sample, agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
 
 EVERYTHING = """
 <mujoco>
@@ -73,6 +73,22 @@ def test_disable_flags_are_respected(flag: str) -> None:
     xml = EVERYTHING.replace('<option timestep="0.01"/>', f'<option timestep="0.01"><flag {flag}="disable"/></option>')
     errors = check_scene(tg.load(xml), samples=2, seed=1)
     assert errors["ok"], errors["errors"]
+
+
+def test_gravity_compensation_vanishes_where_mujoco_drops_it() -> None:
+    flags = '<option timestep="0.01"><flag spring="disable" damper="disable"/></option>'
+    bare = EVERYTHING[: EVERYTHING.index("<actuator>")] + "</mujoco>"
+    for xml in (EVERYTHING.replace('<option timestep="0.01"/>', flags), bare):
+        errors = check_scene(tg.load(xml), samples=2, seed=0)
+        assert errors["ok"], errors["errors"]
+
+
+def test_a_servo_on_a_ball_joint_takes_the_nearest_winding(everything: tg.Scene) -> None:
+    state, u, tau = random_sample(everything, np.random.default_rng(0))
+    u[2] = 30.0
+    sample = Sample(state, u, tau)
+    assert agreement_with_mujoco(everything, sample)["step"] < 1e-9
+    assert max(gradient_errors(tg.Simulator(everything), sample).values()) < 1e-6
 
 
 def test_disabled_actuator_groups_do_nothing() -> None:

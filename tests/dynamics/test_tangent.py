@@ -63,3 +63,9 @@ def test_a_configuration_does_not_differ_from_itself(scene: tg.Scene, points: tu
     by_q1, by_q2 = scene.difference_jacobians(q, q)
     np.testing.assert_allclose(by_q1, -np.eye(scene.nv), atol=1e-15)
     np.testing.assert_allclose(by_q2, np.eye(scene.nv), atol=1e-15)
+
+
+def test_wrong_sizes_are_our_errors(scene: tg.Scene) -> None:
+    for broken in (lambda: scene.integrate([0.0], [0.0]), lambda: scene.difference(np.zeros(scene.nq), np.zeros(2))):
+        with pytest.raises(tg.StateError, match="entries"):
+            broken()

@@ -186,7 +186,9 @@ def test_a_feature_to_ignore_must_exist() -> None:
 
 def test_options_that_change_the_description_need_one() -> None:
     with pytest.raises(tg.OptionError, match="MjSpec"):
-        tg.load(mujoco.MjModel.from_xml_string(PENDULUM), ground=True)
+        tg.load(mujoco.MjModel.from_xml_string(PENDULUM), ground=0.0)
+    with pytest.raises(tg.OptionError, match="height"):
+        tg.load(PENDULUM, ground="a")  # type: ignore[arg-type]
     with pytest.raises(tg.OptionError, match="floating_base"):
         tg.load(PENDULUM, floating_base=True)
 
@@ -273,7 +275,7 @@ documents = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(
         st.text(max_size=60),
@@ -289,7 +291,7 @@ def test_any_text_ends_in_a_scene_that_steps_or_in_our_error(text: str) -> None:
     assert np.isfinite(out.state.v).all()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     field=st.sampled_from(
         ["mass", "size", "pos", "quat", "stiffness", "damping", "armature", "timestep", "gravity", "axis"]

@@ -75,6 +75,7 @@ def test_a_compiled_model_with_a_fixed_centre_of_mass_says_so() -> None:
         ({"colour": 1.0}, "no parameter 'colour'"),
         ({"inertia": {"cube": [1, 1, 3, 0, 0, 0]}}, "belong to no body"),
         ({"timestep": 0.0}, "timestep"),
+        ({"timestep": "a"}, "timestep"),
         ({"timestep": np.nan}, "timestep"),
         ({"mass": 0.0}, "without moving any mass"),
     ],

@@ -181,6 +181,21 @@ def test_an_impossible_part_is_carried_by_its_link_without_changing_the_motion()
     np.testing.assert_allclose(scene.parameters["inertia"][arm, :3], total.inertia.diagonal(), rtol=1e-9)
 
 
+def test_a_part_whose_mass_is_carried_elsewhere_is_not_weighed_again_by_its_shape() -> None:
+    box = '<collision><geometry><box size="1 1 1"/></geometry></collision>'
+    parts = {"camera": inertial(0.2, (1e-5, 1e-5, 9e-4)), "frame": inertial(0.0, (0, 0, 0))}
+    mounted = [link(name, inside + box) + joint(f"to_{name}", "arm", name, "fixed") for name, inside in parts.items()]
+    scene = tg.load(robot(link("base"), link("arm"), joint("j", "base", "arm"), *mounted))
+    assert scene.parameters["mass"][2:].sum() == pytest.approx(1.2)
+
+
+def test_a_massless_end_link_is_not_excused_by_a_frame_on_it() -> None:
+    links, hinge = link("base") + link("ghost", "") + link("tip", ""), joint("j", "base", "ghost")
+    text = robot(links, hinge, joint("f", "ghost", "tip", "fixed"))
+    with pytest.raises(tg.SceneError, match="link 'ghost'"):
+        tg.load(text)
+
+
 def test_an_impossible_moving_link_is_an_error_or_repaired_on_request() -> None:
     text = robot(link("base"), link("a", inertial(1, (0.1, 0.1, 0.9))), joint("j", "base", "a"))
     with pytest.raises(tg.SceneError, match=r"link 'a'.*A \+ B >= C") as caught:

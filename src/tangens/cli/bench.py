@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tangens.bench import BENCHES
+from tangens.bench.timing import one_core
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
 
 
@@ -27,7 +28,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        result = BENCHES[args.name](effort, args.out, advance)
+        with one_core():
+            result = BENCHES[args.name](effort, args.out, advance)
     rows = [[r["system"], r["quantity"], r["tool"], f"{r['median_us']:,.1f}", r["trials"]] for r in result["rows"]]
     table("Medians", ("system", "quantity", "tool", "µs", "trials"), rows)
     ratios = [

@@ -26,5 +26,5 @@ def contact_model(choice: str | ContactModel | None) -> ContactModel:
         return _MODELS[choice]()
     known = ", ".join(repr(name) for name in CONTACT_MODELS) or "none yet besides contact=None"
     close = difflib.get_close_matches(str(choice), CONTACT_MODELS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise OptionError(f"unknown contact model {choice!r}{hint} Known models: {known}")
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise OptionError(f"unknown contact model {choice!r}.{hint} Known models: {known}")

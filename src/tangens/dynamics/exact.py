@@ -5,8 +5,8 @@
 with D the slope of the joint dampers: MuJoCo's Euler step. MuJoCo takes the step itself. Its derivative comes from
 Pinocchio's articulated-body derivatives, for which h·D counts as armature, plus the derivatives of the joint forces.
 
-Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature and gravity. Nothing is smoothed. At a clamp
-(control or force limits) the one-sided derivative inside the limits is lost: the force counts as constant.
+Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature and gravity. Nothing is smoothed. Beyond
+control or force limits the force is constant, so its derivative is zero; at the limit it is the one from inside.
 """
 
 from __future__ import annotations
@@ -212,8 +212,10 @@ class _GravityCompensation:
 
 
 def _has_gravcomp(m: mujoco.MjModel) -> bool:
-    gravity_off = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY
-    return bool(m.body_gravcomp.any()) and not gravity_off
+    off, flags = mujoco.mjtDisableBit, int(m.opt.disableflags)
+    passive = int(off.mjDSBL_SPRING) | int(off.mjDSBL_DAMPER)
+    # With springs and dampers both disabled, MuJoCo computes no passive force at all.
+    return bool(m.body_gravcomp.any()) and not flags & off.mjDSBL_GRAVITY and flags & passive != passive
 
 
 def _weight_by_gravity(model: pin.Model, q_pin: Array) -> Array:

@@ -69,6 +69,7 @@ LINE = np.dtype(
         ("bias", np.float64, 3),
         ("control_range", np.float64, 2),
         ("force_range", np.float64, 2),
+        ("winding", np.float64),  # a servo on a ball joint takes the set point nearest to where it is; else infinite
         # ---
         ("d_length", np.float64),  # ∂force/∂length, velocity, control
         ("d_velocity", np.float64),
@@ -119,7 +120,7 @@ def tabulate(m: mujoco.MjModel) -> ForceElements:
         if m.jnt_actfrclimited[j]:
             dof[iv]["force_min"], dof[iv]["force_max"] = m.jnt_actfrcrange[j]
         dof["gravcomp_actuated"][_joint_dofs(m, j)] = m.jnt_actgravcomp[j]
-    if m.opt.disableflags & off.mjDSBL_ACTUATION:  # then gravity compensation through actuators is lost as well
+    if m.opt.disableflags & off.mjDSBL_ACTUATION or not m.nactuator:  # then MuJoCo drops what passes through actuators
         dof["force_min"], dof["force_max"] = 0.0, 0.0
     dof["damper"] = dampers * np.column_stack([effective_damping(m), _damping_polynomial(m)])
     return ForceElements(dof, quat, *_tabulate_lines(m, springs, dampers))
@@ -156,6 +157,11 @@ def _reflected_on_tendon(m: mujoco.MjModel, tendon: int) -> Array:
         if m.actuator_trntype[i] == _TENDON_TRANSMISSION and m.actuator_trnid[i, 0] == tendon:
             out += np.array([m.actuator_damping[i], *m.actuator_dampingpoly[i]]) * _gear(m, i)[0] ** 2
     return out
+
+
+def _on_ball(m: mujoco.MjModel, actuator: int) -> bool:
+    joint = int(m.actuator_trntype[actuator]) in _JOINT_TRANSMISSIONS
+    return joint and m.jnt_type[m.actuator_trnid[actuator, 0]] == BALL
 
 
 def _joint_dofs(m: mujoco.MjModel, j: int) -> slice:
@@ -201,6 +207,8 @@ def _tabulate_lines(m: mujoco.MjModel, springs: float, dampers: float) -> tuple[
             m.actuator_ctrlrange[control] if clamp and m.actuator_ctrllimited[control] else unlimited
         )
         line["force_range"] = m.actuator_forcerange[i] if m.actuator_forcelimited[i] else unlimited
+        servo = not affine_gain and affine_bias and line["gain"][0] == -line["bias"][1]
+        line["winding"] = 2 * np.pi * np.linalg.norm(_gear(m, i)[:3]) if servo and _on_ball(m, i) else np.inf
     return np.array(lines, dtype=LINE), np.array(rows, dtype=ROW)
 
 
@@ -372,6 +380,8 @@ def _tendon_force(line: Any, length: float, velocity: float) -> float:
 @numba.njit(cache=True)
 def _actuator_force(line: Any, length: float, velocity: float, control: float) -> float:
     control, control_slope = _clamp(control, line.control_range[0], line.control_range[1])
+    if line.winding < np.inf:
+        control -= line.winding * np.round((control - length) / line.winding)
     gain = line.gain[0] + line.gain[1] * length + line.gain[2] * velocity
     bias = line.bias[0] + line.bias[1] * length + line.bias[2] * velocity
     force, slope = _clamp(gain * control + bias, line.force_range[0], line.force_range[1])

@@ -241,7 +241,8 @@ class _Forces:
             force -= x * _polynomial(t.stiffness, argument)
         if self.tables["tendon_stiffness"].any():
             length = t.tendon_q @ q
-            x = length - _clip(length, t.tendon_slack)
+            # Not length - clip(length): without slack, this has the slope of a plain spring at its rest length too.
+            x = jnp.minimum(length - t.tendon_slack[:, 0], 0) + jnp.maximum(length - t.tendon_slack[:, 1], 0)
             force -= (x * _polynomial(t.tendon_stiffness, x)) @ t.tendon_v
         return force
 

@@ -1,6 +1,6 @@
 """One description of what is simulated: loading, checking, varying it."""
 
-from tangens.scene.load import load
+from tangens.scene.loading import load
 from tangens.scene.scene import Scene
 
 __all__ = ["Scene", "load"]

@@ -71,8 +71,12 @@ class Inertial:
 _NOTHING = Inertial(0.0, np.zeros(3), np.zeros((3, 3)))
 
 
-def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) -> None:
-    """Rewrite the `<inertial>` elements of a URDF robot so that every moving link has a possible one."""
+def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) -> set[str]:
+    """Rewrite the `<inertial>` elements of a URDF robot so that every moving link has a possible one.
+
+    Returns the links that are left without mass: they never had any, or another link carries it now.
+    """
+    massless: set[str] = set()
     links = {link.get("name"): link for link in robot.findall("link")}
     incoming = {joint.find("child").get("link"): joint for joint in robot.findall("joint")}
     inertials = {name: _read_inertial(link, file) for name, link in links.items()}
@@ -84,6 +88,7 @@ def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) 
         if not moves:
             for name in poses:  # the world's own parts: their inertia never matters
                 _write_inertial(links[name], None)
+            massless.update(poses)
             continue
         own = inertials[carrier]
         offenders = [name for name in poses if name != carrier and _offends(inertials[name])]
@@ -105,13 +110,18 @@ def mend_inertials(robot: Any, file: object, *, base_moves: bool, repair: bool) 
         else:
             _write_inertial(link, None)
             if _massless(poses, links, inertials):
-                _give_placeholder(carrier, link, incoming, file, repair)
-        for name in offenders:
+                inner = any(
+                    joint.get("type") != "fixed" and joint.find("parent").get("link") in poses
+                    for joint in incoming.values()
+                )
+                _give_placeholder(carrier, link, inner, file, repair)
+        frames = [
+            name for name in poses if name != carrier and (part := inertials[name]) is not None and part.mass == 0
+        ]
+        for name in {*offenders, *frames}:  # MuJoCo wants no <inertial> on what has no mass
             _write_inertial(links[name], None)
-        for name in poses:  # a frame of its own, without mass: MuJoCo wants no <inertial> then
-            part = inertials[name]
-            if name != carrier and part is not None and part.mass == 0:
-                _write_inertial(links[name], None)
+            massless.add(name)
+    return massless
 
 
 def _offends(inertial: Inertial | None) -> bool:
@@ -143,9 +153,8 @@ def _massless(poses: dict[str, pin.SE3], links: dict[str, Any], inertials: dict[
     return not weight and all(links[name].find("collision") is None for name in poses)
 
 
-def _give_placeholder(name: str, link: Any, incoming: dict[str, Any], file: object, repair: bool) -> None:
+def _give_placeholder(name: str, link: Any, inner: bool, file: object, repair: bool) -> None:
     """A link without mass between two joints is a way to write a joint of more axes: let it weigh next to nothing."""
-    inner = any(joint.find("parent").get("link") == name for joint in incoming.values())
     if not inner and not repair:
         raise SceneError(
             "it moves, but has neither mass nor a collision shape to infer it from",

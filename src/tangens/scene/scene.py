@@ -18,7 +18,7 @@ from tangens.errors import OptionError, SceneError
 from tangens.scene.parameters import PARAMETERS, merged, row_index
 from tangens.scene.support import element_name
 from tangens.scene.validate import check_model
-from tangens.state import State
+from tangens.state import State, as_vector
 
 Array = NDArray[np.float64]
 _OBJ = mujoco.mjtObj
@@ -32,7 +32,7 @@ class Scene:
 
     def __init__(self, model: mujoco.MjModel, *, restitution: Array | None = None, source: str = "MjModel") -> None:
         self._model = model
-        self._restitution = _declared_restitution(model) if restitution is None else restitution
+        self._restitution = _declared_restitution(model, source) if restitution is None else restitution
         self.source = source
         """Where the scene came from: a path, or what kind of object."""
 
@@ -121,7 +121,10 @@ class Scene:
         model = copy.copy(self._model)
         restitution = self._restitution
         if timestep is not None:
-            model.opt.timestep = timestep
+            try:
+                model.opt.timestep = float(timestep)
+            except (TypeError, ValueError):
+                raise OptionError(f"timestep={timestep!r} is no number of seconds") from None
         for name, value in parameters.items():
             if name == "restitution":
                 index = self._row_index(name, value, _OBJ.mjOBJ_GEOM)
@@ -168,19 +171,20 @@ class Scene:
 
     def integrate(self, q: ArrayLike, dv: ArrayLike) -> Array:
         """The configuration q ⊕ dv."""
-        return tangent.integrate(self.joint_layout, np.asarray(q, float), np.asarray(dv, float))
+        return tangent.integrate(self.joint_layout, as_vector("q", q, self.nq), as_vector("dv", dv, self.nv))
 
     def difference(self, q1: ArrayLike, q2: ArrayLike) -> Array:
         """The perturbation that takes q1 to q2, of size nv."""
-        return tangent.difference(self.joint_layout, np.asarray(q1, float), np.asarray(q2, float))
+        return tangent.difference(self.joint_layout, as_vector("q1", q1, self.nq), as_vector("q2", q2, self.nq))
 
     def integrate_jacobians(self, q: ArrayLike, dv: ArrayLike) -> tuple[Array, Array]:
         """∂(q ⊕ dv)/∂q and ∂(q ⊕ dv)/∂dv in the tangent space."""
-        return tangent.integrate_jacobians(self.joint_layout, np.asarray(q, float), np.asarray(dv, float))
+        return tangent.integrate_jacobians(self.joint_layout, as_vector("q", q, self.nq), as_vector("dv", dv, self.nv))
 
     def difference_jacobians(self, q1: ArrayLike, q2: ArrayLike) -> tuple[Array, Array]:
         """∂difference(q1, q2)/∂q1 and /∂q2 in the tangent spaces."""
-        return tangent.difference_jacobians(self.joint_layout, np.asarray(q1, float), np.asarray(q2, float))
+        ends = as_vector("q1", q1, self.nq), as_vector("q2", q2, self.nq)
+        return tangent.difference_jacobians(self.joint_layout, *ends)
 
     def __repr__(self) -> str:
         m = self._model
@@ -194,7 +198,7 @@ def _rebuild(model: mujoco.MjModel, restitution: Array, source: str) -> Scene:
     return Scene(model, restitution=restitution, source=source)
 
 
-def _declared_restitution(m: mujoco.MjModel) -> Array:
+def _declared_restitution(m: mujoco.MjModel, file: str) -> Array:
     """Restitution per geom from `<custom><tuple name="restitution">`, where MJCF has no attribute for it."""
     out = np.zeros(m.ngeom)
     for t in range(m.ntuple):
@@ -205,6 +209,7 @@ def _declared_restitution(m: mujoco.MjModel) -> Array:
             if m.tuple_objtype[i] != int(_OBJ.mjOBJ_GEOM) or not 0 <= value <= 1:
                 raise SceneError(
                     f"prm={value:g} of its element {i - m.tuple_adr[t]} is no restitution of a geom",
+                    file=file,
                     element="tuple 'restitution'",
                     remedy='write <element objtype="geom" objname="..." prm="..."/> with prm from 0 to 1',
                 )

@@ -161,6 +161,10 @@ def _polynomial_free(m: mujoco.MjModel) -> NDArray[np.bool_]:
     return (m.jnt_type == int(mujoco.mjtJoint.mjJNT_FREE)) & m.jnt_stiffnesspoly.any(axis=1)
 
 
+def _linearise_free_springs(m: mujoco.MjModel) -> None:
+    m.jnt_stiffnesspoly[_polynomial_free(m)] = 0.0
+
+
 def _fluid(m: mujoco.MjModel) -> Iterator[str]:
     if m.opt.density or m.opt.viscosity:
         yield f"option density={m.opt.density:g} viscosity={m.opt.viscosity:g}"
@@ -208,7 +212,7 @@ FEATURES = (
     Feature("plastic tendon", "a yielding spring would add to the state",
             _where(_OBJ.mjOBJ_TENDON, lambda m: m.tendon_springyield > 0), _setter(tendon_springyield=0)),
     Feature("polynomial free-joint spring", "a free joint's spring must be linear",
-            _where(_OBJ.mjOBJ_JOINT, _polynomial_free), _setter(jnt_stiffnesspoly=0)),
+            _where(_OBJ.mjOBJ_JOINT, _polynomial_free), _linearise_free_springs),
     Feature("surface velocity", "conveyor-like surfaces are not modelled",
             _where(_OBJ.mjOBJ_GEOM, lambda m: m.geom_surfacevel.any(axis=1)), _setter(geom_surfacevel=0)),
     Feature("adhesion", "contacts push, they do not pull",

@@ -32,10 +32,14 @@ def urdf_spec(
     _check_tree(robot, file)
     for visual in [*robot.iter("visual")]:
         visual.getparent().remove(visual)
-    mend_inertials(robot, file, base_moves=floating_base, repair=repair_inertia)
+    massless = mend_inertials(robot, file, base_moves=floating_base, repair=repair_inertia)
     assets = _collect_meshes(robot, base, file, package_dirs)
     _set_compiler(robot)
     spec = mujoco.MjSpec.from_string(etree.tostring(robot, encoding="unicode"), assets=assets)
+    for body in spec.bodies:
+        if body.name in massless:
+            for geom in body.geoms:
+                geom.mass = 0.0  # or MuJoCo would weigh the shape as if it were filled with water
     for mesh in spec.meshes:
         # Collision uses the hull; inertia from a real-life mesh's faces often fails on orientation or holes.
         mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX

@@ -26,6 +26,10 @@ _PREFIX = {
 }  # fmt: skip
 
 
+# A millionth of what a grain of rice on a hinge would have, in kg·m²: a link whose mass lies on its own axis.
+_NO_INERTIA = 1e-11
+
+
 def check_model(m: mujoco.MjModel, file: object = None) -> None:
     """Raise SceneError for numbers no step can be taken with."""
     for kind, fields in _FIELDS.items():
@@ -84,7 +88,7 @@ def _check_mass_matrix(m: mujoco.MjModel, file: object) -> None:
     M = np.zeros((m.nv, m.nv))
     mujoco.mj_fullM(m, d, M)
     diagonal = M.diagonal()
-    stuck = np.flatnonzero(~(diagonal > 0))
+    stuck = np.flatnonzero(~(diagonal > _NO_INERTIA))
     if not len(stuck):
         scale = 1 / np.sqrt(diagonal)
         values, vectors = np.linalg.eigh(M * np.outer(scale, scale))

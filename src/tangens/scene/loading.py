@@ -53,8 +53,9 @@ def load(
 
     """
     file = _name_of(source)
+    height = _ground_height(ground)
     if isinstance(source, mujoco.MjModel):
-        if floating_base or ground or motors or repair_inertia:
+        if floating_base or ground is not False or motors or repair_inertia:
             raise OptionError(
                 "floating_base, ground, motors and repair_inertia change the description: load from XML or an MjSpec"
             )
@@ -66,7 +67,7 @@ def load(
                 model = spec
             else:
                 _drop_decoration(spec)
-                _add_options(spec, floating_base, ground, motors)
+                _add_options(spec, floating_base, height, motors)
                 for body in spec.bodies:
                     body.simple = 0  # keep the mass matrix's structure valid for any centre of mass
                 model = spec.compile()
@@ -147,7 +148,16 @@ def _drop_decoration(spec: mujoco.MjSpec) -> None:
         spec.delete(element)
 
 
-def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: bool | float, motors: bool) -> None:
+def _ground_height(ground: object) -> float | None:
+    """Height of the floor to add, None for no floor."""
+    if isinstance(ground, bool):
+        return 0.0 if ground else None
+    if not isinstance(ground, (int, float)) or not np.isfinite(ground):
+        raise OptionError(f"ground={ground!r} must be True, False or a height in metres")
+    return float(ground)
+
+
+def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None, motors: bool) -> None:
     if floating_base:
         roots = [body for body in spec.worldbody.bodies if not len(body.joints)]
         if len(roots) != 1 or len(spec.worldbody.bodies) != 1:
@@ -157,15 +167,12 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: bool | float,
                 "Add a <freejoint/> to the right one in the description instead"
             )
         roots[0].add_freejoint(name=_free_name("floating_base", spec.joints))
-    if ground is not False:
-        height = 0.0 if ground is True else float(ground)
-        if not np.isfinite(height):
-            raise OptionError(f"ground={ground!r} must be True or a height in metres")
+    if ground is not None:
         spec.worldbody.add_geom(
             name=_free_name("ground", spec.geoms),
             type=mujoco.mjtGeom.mjGEOM_PLANE,
             size=[0, 0, 1],
-            pos=[0, 0, height],
+            pos=[0, 0, ground],
             rgba=[0.8, 0.8, 0.8, 1],
         )
     if motors:
