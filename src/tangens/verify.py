@@ -129,17 +129,18 @@ def _difference(scene: Scene, ends: Sequence[State], step: float) -> Array:
 
 
 def gradient_errors(
-    simulator: Simulator, sample: Sample, wrt: Sequence[str] = ("q", "v", "u", "tau")
+    simulator: Simulator, sample: Sample, wrt: Sequence[str] = ("q", "v", "u", "tau"), step: float = STEP
 ) -> dict[str, float]:
     """Relative error of each block of the simulator's Jacobian, keyed "v/q" for ∂v⁺/∂q."""
     ours = simulator.jacobian(*sample, wrt=wrt)
-    reference = central_differences(simulator, sample, wrt)
+    reference = central_differences(simulator, sample, wrt, step)
     return {f"{output}/{name}": relative_error(ours[output, name], reference[output, name]) for output, name in ours}
 
 
 def parameter_errors(
-    simulator: Simulator, sample: Sample, wrt: Sequence[str], rng: np.random.Generator, directions: int = 2
-) -> dict[str, float]:
+    simulator: Simulator, sample: Sample, wrt: Sequence[str], rng: np.random.Generator, directions: int = 2,
+    step: float = STEP,
+) -> dict[str, float]:  # fmt: skip
     """Relative error of the derivatives by parameters, along random directions.
 
     They are judged on a variation of the scene with a little more damping and armature and rounder inertias: there
@@ -153,9 +154,9 @@ def parameter_errors(
             direction = _parameter_direction(scene, name, rng)
             ends = []
             for multiple, _ in _STENCIL:
-                changed: dict[str, Any] = {name: value + multiple * STEP * direction}
+                changed: dict[str, Any] = {name: value + multiple * step * direction}
                 ends.append(Simulator(scene.replace(**changed), simulator.contact).step(*sample).state)
-            reference = _difference(scene, ends, STEP)
+            reference = _difference(scene, ends, step)
             for row, output in enumerate(("q", "v")):
                 ours = np.tensordot(J[output, name], direction, axes=value.ndim)
                 key = f"{output}/{name}"

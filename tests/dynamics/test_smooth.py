@@ -93,7 +93,7 @@ CHAIN = """<mujoco>
         <joint name="ball" type="ball" stiffness="5" damping=".4" armature=".02"/>
         <geom type="capsule" size=".04 .2" pos="0 .1 .2" euler="20 0 0"/>
         <body pos=".2 .1 .3">
-          <joint name="hinge" axis="0 1 .3" stiffness="2 .5 .3" damping="1 0 .2"/>
+          <joint name="hinge" axis="0 1 .3" stiffness="2 .5 .3" damping="1 .3 .2"/>
           <joint name="slide" type="slide" axis="1 0 1"/> <geom size=".1" pos=".05 0 0"/>
         </body>
       </body>

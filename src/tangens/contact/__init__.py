@@ -6,11 +6,12 @@ import difflib
 
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.free import ContactFree
+from tangens.contact.ncp import Ncp
 from tangens.errors import OptionError
 
-__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "contact_model"]
+__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "Ncp", "contact_model"]
 
-_MODELS: dict[str, type[ContactModel]] = {}
+_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp,)}
 
 CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
 """Names that `Simulator(scene, contact=...)` understands."""

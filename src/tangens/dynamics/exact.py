@@ -59,9 +59,9 @@ class ExactDynamics:
         self._elements = tabulate(m)
         self._force = np.zeros(m.nv)
         explicit = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP
-        self._implicit_h = 0.0 if explicit else self.timestep
+        self.implicit_h = 0.0 if explicit else self.timestep
         self._armature = effective_armature(m)
-        self._pin.armature = self._armature + self._implicit_h * self._elements.dof["damper"][:, 0]
+        self._pin.armature = self._armature + self.implicit_h * self._elements.dof["damper"][:, 0]
         self._nonlinear_damping = bool(self._elements.dof["damper"][:, 1:].any())
         self._gravcomp = _GravityCompensation(m) if _has_gravcomp(m) else None
         self._no_gravcomp = np.zeros(m.nv)
@@ -83,30 +83,43 @@ class ExactDynamics:
         q_pin = self._evaluate_forces(q, v, u, tau)
         return np.array(pin.aba(self._pin, self._data, q_pin, v, self._force))
 
+    @property
+    def dampers(self) -> Array:
+        """Damper polynomials of the dofs, shape (nv, 3)."""
+        return self._elements.dof["damper"]
+
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> dict[str, Array]:
         """∂(q⁺, v⁺)/∂x for each x in `wrt`, in the tangent space of q; shape (2, nv, ...) each."""
-        by_state, by_u = self._linearize(q, v, u, tau)
-        blocks: dict[str, Array] = {}
-        regressors: dict[str, Array] = {}
-        for name in wrt:
-            if name in _COLUMN:
-                blocks[name] = by_state[_COLUMN[name]]
-            elif name == "u":
-                blocks[name] = by_u
-            else:
-                force = self._force_by_parameter(name, q, v, regressors)
-                blocks[name] = np.tensordot(by_state[_COLUMN["tau"]], force, axes=1)
-        return blocks
+        by_state, by_u = self.velocity_blocks(q, v, u, tau)
+        self.integrate_blocks(v, by_state, by_u)
+        return self.blocks(q, v, by_state, by_u, wrt)
 
     def pullback(
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
     ) -> dict[str, Array]:
-        """Carry ∂L/∂(q⁺, v⁺) back to ∂L/∂x for q, v, u, tau and each parameter in `wrt`.
+        """Carry ∂L/∂(q⁺, v⁺) back to ∂L/∂x for q, v, u, tau and each parameter in `wrt`."""
+        by_state, by_u = self.velocity_blocks(q, v, u, tau)
+        self.integrate_blocks(v, by_state, by_u)
+        return self.carry_back(q, v, by_state, by_u, dq, dv, wrt)
 
-        A parameter acts through the generalised force that its change would call for, so all of them
-        share one cotangent of tau.
-        """
-        by_state, by_u = self._linearize(q, v, u, tau)
+    def blocks(self, q: Array, v: Array, by_state: Array, by_u: Array, wrt: Sequence[str]) -> dict[str, Array]:
+        """The blocks asked for. A parameter acts through the generalised force that its change would call for."""
+        out: dict[str, Array] = {}
+        regressors: dict[str, Array] = {}
+        for name in wrt:
+            if name in _COLUMN:
+                out[name] = by_state[_COLUMN[name]]
+            elif name == "u":
+                out[name] = by_u
+            else:
+                force = self._force_by_parameter(name, q, v, regressors)
+                out[name] = np.tensordot(by_state[_COLUMN["tau"]], force, axes=1)
+        return out
+
+    def carry_back(
+        self, q: Array, v: Array, by_state: Array, by_u: Array, dq: Array, dv: Array, wrt: Sequence[str]
+    ) -> dict[str, Array]:
+        """The transpose of `blocks`: all parameters share one cotangent of tau."""
         out = {name: dq @ by_state[k, 0] + dv @ by_state[k, 1] for name, k in _COLUMN.items()}
         out["u"] = dq @ by_u[0] + dv @ by_u[1]
         regressors: dict[str, Array] = {}
@@ -114,8 +127,10 @@ class ExactDynamics:
             out[name] = np.tensordot(out["tau"], self._force_by_parameter(name, q, v, regressors), axes=1)
         return out
 
-    def _linearize(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
-        """∂(q⁺, v⁺) by (q, v, tau), shape (3, 2, nv, nv), and by u, shape (2, nv, nu)."""
+    def velocity_blocks(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
+        """∂v⁺ by (q, v, tau) and by u at fixed contact impulses: the last half of arrays of shape
+        (3, 2, nv, nv) and (2, nv, nu), whose first half is ∂q⁺ and left to `integrate_blocks`.
+        """
         nv, nu = len(v), len(u)
         q_pin = self._evaluate_forces(q, v, u, tau)
         data = self._data
@@ -124,10 +139,12 @@ class ExactDynamics:
             ddq_dq = ddq_dq + Minv @ (self._passes[:, None] * self._gravcomp.force_by_q(q_pin))
         by_state, by_u = np.empty((3, 2, nv, nv)), np.zeros((2, nv, nu))
         dof, quat, line, row = self._elements
-        _assemble(
-            ddq_dq, ddq_dv, Minv, data.ddq, v, self.timestep, self._implicit_h, dof, quat, line, row, by_state, by_u
-        )
+        _assemble(ddq_dq, ddq_dv, Minv, data.ddq, self.timestep, self.implicit_h, dof, quat, line, row, by_state, by_u)
         return by_state, by_u
+
+    def integrate_blocks(self, v: Array, by_state: Array, by_u: Array) -> None:
+        """Fill in the rows of q⁺ = q ⊕ h·v⁺, at the acceleration that was linearised last."""
+        _integrate(v, self._data.ddq, self.timestep, self._elements.quat, by_state, by_u)
 
     def _evaluate_forces(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
         """Fill the force elements and Pinocchio's effective armature; return Pinocchio's configuration."""
@@ -136,7 +153,7 @@ class ExactDynamics:
         dof, quat, line, row = self._elements
         evaluate_forces(dof, quat, line, row, self._force, q, v, u, tau, gravcomp)
         if self._nonlinear_damping:
-            self._pin.armature = self._armature - self._implicit_h * dof["dv"]
+            self._pin.armature = self._armature - self.implicit_h * dof["dv"]
         return q_pin
 
     @property
@@ -155,7 +172,7 @@ class ExactDynamics:
             return np.diag(-a)
         if name == "damping":
             enabled = not self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_DAMPER
-            return np.diag(-(v + self._implicit_h * a)) * enabled
+            return np.diag(-(v + self.implicit_h * a)) * enabled
         if name == "gravity":
             return self._force_by_gravity(q[self.tree.q_order])
         if not regressors:
@@ -262,11 +279,11 @@ def _pack(mass: float, moment: Array, inertia: Array) -> Array:
 
 @numba.njit(cache=True)
 def _assemble(
-    ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, v: Array, h: float, implicit_h: float,
+    ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, h: float, implicit_h: float,
     dof: Records, quat: Records, line: Records, row: Records, by_state: Array, by_u: Array,
 ) -> None:  # fmt: skip
-    """Join the derivatives of the rigid bodies with those of the joint forces, then integrate."""
-    nv = v.shape[0]
+    """Join the derivatives of the rigid bodies with those of the joint forces: the rows of v⁺."""
+    nv = ddq.shape[0]
     v_q, v_v, v_tau, v_u = by_state[0, 1], by_state[1, 1], by_state[2, 1], by_u[1]
 
     by_q, by_v = np.empty(nv), np.empty(nv)
@@ -303,13 +320,17 @@ def _assemble(
             if actuator:
                 v_u[i, pull.control] += response * pull.d_control
 
-    # q⁺ = q ⊕ h·v⁺
+
+@numba.njit(cache=True)
+def _integrate(v: Array, ddq: Array, h: float, quat: Records, by_state: Array, by_u: Array) -> None:
+    """The rows of q⁺ = q ⊕ h·v⁺ from those of v⁺."""
+    nv = v.shape[0]
     dv = np.empty(nv)
     for i in range(nv):
         dv[i] = h * (v[i] + h * ddq[i])
     for c in range(3):
         push_forward_integration(quat, dv, h, by_state[c, 1], by_state[c, 0])
-    push_forward_integration(quat, dv, h, v_u, by_u[0])
+    push_forward_integration(quat, dv, h, by_u[1], by_u[0])
     q_q = by_state[0, 0]
     for i in range(nv):
         q_q[i, i] += 1.0

@@ -119,7 +119,7 @@ class SmoothDynamics:
         inertia, force = self._equations(p, q, v, u, tau)
         if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
             a, b, c = self._forces.damping(p).T
-            inertia += h * jnp.diag(a + 2 * b * jnp.abs(v) + 3 * c * v**2)
+            inertia += h * jnp.diag(a + 2 * b * _abs(v) + 3 * c * v**2)
         v_next = v + h * solve(inertia, force, assume_a="pos")
         return integrate(self.layout, q, h * v_next), v_next
 
@@ -247,10 +247,10 @@ class _Forces:
         return force
 
     def _dampers(self, p: _Values, t: _Tables, v: jax.Array) -> jax.Array:
-        force = -v * _polynomial(self.damping(p), jnp.abs(v))
+        force = -v * _polynomial(self.damping(p), _abs(v))
         if self.tables["tendon_damping"].any():
             rate = t.tendon_v @ v
-            force -= (rate * _polynomial(t.tendon_damping, jnp.abs(rate))) @ t.tendon_v
+            force -= (rate * _polynomial(t.tendon_damping, _abs(rate))) @ t.tendon_v
         return force
 
     def _gravity_compensation(self, p: _Values, data: Any) -> jax.Array:
@@ -317,6 +317,11 @@ def _polynomial(c: jax.Array, x: jax.Array) -> jax.Array:
 
 def _clip(x: jax.Array, limits: jax.Array) -> jax.Array:
     return jnp.clip(x, limits[:, 0], limits[:, 1])
+
+
+def _abs(x: jax.Array) -> jax.Array:
+    """Return |x|, with derivative zero at zero, the mean of both sides; `jnp.abs` takes that of the right side."""
+    return x * jnp.sign(x)
 
 
 def _norm(x: jax.Array) -> jax.Array:

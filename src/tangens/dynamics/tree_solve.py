@@ -1,0 +1,57 @@
+"""Sparse linear algebra on the mass matrix: no fill-in, because the kinematic tree orders it.
+
+MuJoCo stores the lower triangle of M row by row; row k has `count` entries from `address` on, the last one on the
+diagonal, in the columns that `column` lists. The factorisation is M = Lᵀ·D·L with unit L, from the last row up.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Records = NDArray[np.void]
+Columns = NDArray[np.int32]
+
+
+@numba.njit(cache=True)
+def factor(dofs: Records, column: Columns, M: Array, extra: Array, L: Array, d: Array) -> None:
+    """Factor M + diag(extra): L gets the entries of L in M's layout, d the inverse of D."""
+    nv = dofs.shape[0]
+    for i in range(M.shape[0]):
+        L[i] = M[i]
+    for k in range(nv):
+        L[dofs[k].address + dofs[k].count - 1] += extra[k]
+    for k in range(nv - 1, -1, -1):
+        start, last = dofs[k].address, dofs[k].address + dofs[k].count - 1
+        d[k] = 1.0 / L[last]
+        for a in range(last - 1, start - 1, -1):
+            ratio = L[a] * d[k]
+            target = dofs[column[a]].address  # that row has the same columns as row k, up to its diagonal
+            for b in range(start, a + 1):
+                L[target + b - start] -= ratio * L[b]
+            L[a] = ratio
+
+
+@numba.njit(cache=True)
+def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
+    """X ← L⁻ᵀ·x."""
+    for k in range(dofs.shape[0] - 1, -1, -1):
+        xk = x[k]
+        if xk != 0.0:
+            start = dofs[k].address
+            for a in range(start, start + dofs[k].count - 1):
+                x[column[a]] -= L[a] * xk
+
+
+@numba.njit(cache=True)
+def solve(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
+    """X ← M⁻¹·x, from a factorisation."""
+    half_solve(dofs, column, L, x)
+    for k in range(dofs.shape[0]):
+        total = x[k] * d[k]
+        start = dofs[k].address
+        for a in range(start, start + dofs[k].count - 1):
+            total -= L[a] * x[column[a]]
+        x[k] = total

@@ -1,0 +1,259 @@
+"""`ncp`: contact obeys the laws it is named after, and its derivative is the derivative of that very step."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tangens as tg
+from tangens import robots
+from tangens.dynamics.exact import PARAMETERS
+from tangens.verify import Sample, gradient_errors, parameter_errors
+
+# Differences see the solver's own error divided by their step.
+TIGHT = tg.Ncp(tolerance=1e-13)
+
+
+def at_rest(scene: tg.Scene, state: tg.State) -> Sample:
+    return Sample(state, np.zeros(scene.nu), np.zeros(scene.nv))
+
+
+class TestPhysics:
+    def test_a_box_at_rest_carries_its_weight_and_stays(self) -> None:
+        scene = tg.scenes.cube()
+        simulator = tg.Simulator(scene, contact="ncp")
+        start = simulator.initial_state("resting")
+        trajectory = simulator.rollout(start, 1000)
+        np.testing.assert_allclose(trajectory.q[-1], start.q, atol=1e-9)
+        weight = scene.parameters["mass"][1] * 9.81
+        np.testing.assert_allclose(trajectory.contacts[-1].force.sum(axis=0), [0, 0, weight], atol=1e-6)
+        assert set(trajectory.contacts[-1].mode) == {"sticking"}
+
+    @pytest.mark.parametrize("friction", [0.1, 0.3, 0.36, 0.37, 0.6])
+    def test_a_block_on_a_slope_slides_above_the_friction_angle_only(self, friction: float) -> None:
+        scene = tg.scenes.slope().replace(friction=friction)
+        simulator = tg.Simulator(scene, contact="ncp")
+        trajectory = simulator.rollout(simulator.initial_state(), 200)
+        angle = np.deg2rad(20)
+        acceleration = max(0.0, 9.81 * (np.sin(angle) - friction * np.cos(angle)))
+        speed = np.linalg.norm(trajectory.v[-1, :3])
+        assert speed == pytest.approx(acceleration * 200 * scene.timestep, rel=1e-6, abs=1e-9)
+
+    def test_a_sphere_rolls_down_at_five_sevenths(self) -> None:
+        angle = 0.3
+        xml = f"""<mujoco><option timestep="0.001" gravity="{9.81 * np.sin(angle)} 0 {-9.81 * np.cos(angle)}"/>
+          <worldbody><geom type="plane" size="5 5 1" friction="1"/><body pos="0 0 0.1"><freejoint/>
+          <geom size="0.1" mass="1"/></body></worldbody></mujoco>"""
+        simulator = tg.Simulator(tg.load(xml), contact="ncp")
+        trajectory = simulator.rollout(simulator.initial_state(), 300)
+        assert trajectory.v[-1, 0] == pytest.approx(5 / 7 * 9.81 * np.sin(angle) * 0.3, rel=1e-6)
+
+    @pytest.mark.parametrize("restitution", [0.0, 0.5, 1.0])
+    def test_colliding_spheres_keep_momentum_and_part_by_restitution(self, restitution: float) -> None:
+        xml = """<mujoco><option gravity="0 0 0"/><worldbody>
+          <body><freejoint/><geom size="0.1" mass="1"/></body>
+          <body pos="0.19999 0 0"><freejoint/><geom size="0.1" mass="3"/></body></worldbody></mujoco>"""
+        scene = tg.load(xml).replace(restitution=restitution, friction=0.5)
+        state = tg.State(scene.model.qpos0, [1, 0.2, 0, 0, 0, 3, -0.5, 0, 0, 0, 0, 0])
+        out = tg.Simulator(scene, contact=tg.Ncp(correction=0.0)).step(state)
+        before, after = (v.reshape(2, 6)[:, :3] for v in (state.v, out.state.v))
+        np.testing.assert_allclose([1, 3] @ after, [1, 3] @ before, atol=1e-12)
+        assert after[1, 0] - after[0, 0] == pytest.approx(-restitution * (before[1, 0] - before[0, 0]), abs=1e-9)
+
+    def test_joint_limits_stop_and_dry_friction_holds(self) -> None:
+        xml = """<mujoco><worldbody>
+          <body><joint type="slide" axis="0 0 1" range="-0.05 1" limited="true"/><geom size="0.1" mass="1"/></body>
+          <body pos="1 0 0"><joint type="slide" axis="0 0 1" frictionloss="9"/><geom size="0.1" mass="1"/></body>
+          <body pos="2 0 0"><joint type="slide" axis="0 0 1" frictionloss="11"/><geom size="0.1" mass="1"/></body>
+          </worldbody></mujoco>"""
+        simulator = tg.Simulator(tg.load(xml), contact="ncp")
+        last = simulator.rollout(simulator.initial_state(), 500).state(-1)
+        assert last.q[0] == pytest.approx(-0.05, abs=1e-9)
+        assert last.v[1] == pytest.approx(-(9.81 - 9.0), rel=1e-9)  # after one second
+        assert last.v[2] == pytest.approx(0.0, abs=1e-12)
+
+    @settings(max_examples=40)
+    @given(
+        height=st.floats(-0.02, 0.03), turn=st.lists(st.floats(-3, 3), min_size=3, max_size=3),
+        velocity=st.lists(st.floats(-3, 3), min_size=6, max_size=6), friction=st.floats(0.05, 1.5),
+    )  # fmt: skip
+    def test_signorini_coulomb_and_dissipation_hold(
+        self, height: float, turn: list[float], velocity: list[float], friction: float
+    ) -> None:
+        scene = _cube().replace(friction=friction)
+        q = scene.integrate(scene.initial_state("resting").q, [0, 0, height, *turn])
+        out = tg.Simulator(scene, contact="ncp").step(tg.State(q, velocity))
+        if not out.solver.converged:
+            assert out.solver.residual < 1e-6
+            return
+        v = out.state.v
+        R = np.zeros(9)
+        mujoco.mju_quat2Mat(R, q[3:7])
+        for normal, force, position, mode in zip(
+            out.contacts.normal, out.contacts.force, out.contacts.position, out.contacts.mode, strict=True
+        ):
+            push = force @ normal
+            pull = force - push * normal
+            assert push >= -1e-9
+            assert np.linalg.norm(pull) <= friction * push + 1e-6
+            slip = v[:3] + np.cross(R.reshape(3, 3) @ v[3:], position - q[:3])
+            slip -= (slip @ normal) * normal
+            if mode == "sticking":
+                assert np.linalg.norm(slip) < 1e-8
+            elif mode == "sliding":
+                assert np.linalg.norm(pull) == pytest.approx(friction * push, rel=1e-6, abs=1e-9)
+                assert pull @ slip == pytest.approx(-np.linalg.norm(pull) * np.linalg.norm(slip), rel=1e-6, abs=1e-9)
+
+    def test_robots_stay_finite_and_solved_under_random_controls(self) -> None:
+        for name in ("half_cheetah", "ant"):
+            scene = robots.get(name)
+            simulator = tg.Simulator(scene, contact="ncp")
+            controls = np.random.default_rng(0).uniform(-1, 1, size=(300, scene.nu))
+            trajectory = simulator.rollout(simulator.initial_state(), controls)
+            assert np.mean([report.residual <= 1e-8 for report in trajectory.solver]) >= 0.999
+
+
+REGIMES = {
+    "flying": ([0, 0, 0.05, 0.3, 0.4, 0.5], [1, 2, 0, 1, 2, 3]),
+    "corner sticks": ([0, 0, 0.0268, 0.3, 0.4, 0.5], [0, 0, -1, 0, 0, 0]),
+    "corner slides": ([0, 0, 0.0268, 0.3, 0.4, 0.5], [3, 1, -0.3, 0.3, 0.2, 0.5]),
+    "overlapping": ([0, 0, 0.0258, 0.3, 0.4, 0.5], [0.3, 0.1, -0.3, 0.3, 0.2, 0.5]),
+    "four corners stick": ([0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
+}
+
+
+def _cube(cache: list[tg.Scene] = []) -> tg.Scene:  # noqa: B006  (made once for all examples)
+    if not cache:
+        cache.append(tg.scenes.cube())
+    return cache[0]
+
+
+def _keeps_its_modes(simulator: tg.Simulator, sample: Sample, step: float) -> bool:
+    """Whether no contact appears, vanishes or changes its mode within `step` of the sample."""
+    scene, (state, u, tau) = simulator.scene, sample
+    contacts = simulator.step(*sample).contacts
+    for delta in step * np.concatenate([np.eye(scene.nv), -np.eye(scene.nv)]):
+        for moved in (state.replace(q=scene.integrate(state.q, delta)), state.replace(v=state.v + delta)):
+            near = simulator.step(moved, u, tau).contacts
+            if near.mode != contacts.mode or not np.array_equal(near.geom, contacts.geom):
+                return False
+    return True
+
+
+class TestGradients:
+    @pytest.mark.parametrize("regime", REGIMES)
+    def test_a_cube_in_every_regime(self, regime: str) -> None:
+        scene = _cube()
+        shift, velocity = REGIMES[regime]
+        state = tg.State(scene.integrate(scene.initial_state("resting").q, shift), velocity)
+        errors = gradient_errors(tg.Simulator(scene, contact=TIGHT), at_rest(scene, state), step=1e-6)
+        # A sticking cube answers nothing: there, differences carry only the solver's own 1e-13 over their step.
+        assert max(errors.values()) < (1e-3 if regime == "four corners stick" else 1e-6), errors
+
+    @pytest.mark.parametrize("name", ["half_cheetah", "ant", "walker2d", "humanoid", "dm_cheetah", "quadruped"])
+    def test_robots_along_a_motion_in_contact(self, name: str) -> None:
+        scene = tg.scenes.quadruped() if name == "quadruped" else robots.get(name)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        rng = np.random.default_rng(1)
+        state = simulator.initial_state("home" if name == "quadruped" else None)
+        scale, errors, switching = 0.0 if name == "quadruped" else 0.3, [], 0
+        for step in range(200):
+            u = scale * rng.uniform(-1, 1, size=scene.nu)
+            out = simulator.step(state, u)
+            if step % 10 == 9 and any(mode != "breaking" for mode in out.contacts.mode):
+                sample = Sample(state, u, np.zeros(scene.nv))
+                if _keeps_its_modes(simulator, sample, 2e-5):
+                    errors.append(max(gradient_errors(simulator, sample, ("q", "v", "tau"), step=1e-5).values()))
+                else:  # differences across a switch of modes say nothing
+                    switching += 1
+            state = out.state
+        assert len(errors) >= 5
+        assert switching <= len(errors)
+        assert max(errors) < 1e-5, errors
+
+    PAIRS = {
+        "sphere on sphere": ('type="sphere" size="0.1"', 'type="sphere" size="0.15"', [0.05, 0.02, 0.245]),
+        "sphere on capsule": ('type="capsule" size="0.1 0.3" zaxis="1 0.2 0.1"', 'type="sphere" size="0.15"', [0.1, 0.03, 0.26]),
+        "capsule across capsule": (
+            'type="capsule" size="0.1 0.3" zaxis="1 0.2 0.1"', 'type="capsule" size="0.1 0.3" zaxis="0.1 1 -0.2"', [0, 0, 0.2],
+        ),
+        "sphere on box face": ('type="box" size="0.2 0.3 0.1"', 'type="sphere" size="0.15"', [0.05, 0.02, 0.249]),
+        "sphere on box edge": ('type="box" size="0.2 0.3 0.1"', 'type="sphere" size="0.15"', [0.28, 0.02, 0.22]),
+        "sphere on box corner": ('type="box" size="0.2 0.3 0.1"', 'type="sphere" size="0.15"', [0.26, 0.38, 0.19]),
+        "sphere on cylinder side": ('type="cylinder" size="0.1 0.3" zaxis="1 0.2 0.1"', 'type="sphere" size="0.15"', [0.1, 0.03, 0.26]),
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("pair", PAIRS)
+    def test_pairs_of_free_bodies_with_curvature(self, pair: str) -> None:
+        one, two, offset = self.PAIRS[pair]
+        xml = f"""<mujoco><option gravity="0 0 0"/><worldbody>
+          <body><freejoint/><geom {one} mass="1" friction="0.4"/></body>
+          <body pos="{offset[0]} {offset[1]} {offset[2]}"><freejoint/><geom {two} mass="2" friction="0.4"/></body>
+          </worldbody></mujoco>"""
+        scene = tg.load(xml)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        for velocity in ([0, 0, 0, 0.3, 0.2, 0.1, 0, 0, -8, 0.1, 0.3, 0.2], [2, 1, 0, 3, 2, 1, -2, 1, -8, 1, -3, 2]):
+            state = tg.State(scene.model.qpos0, velocity)
+            modes = set(simulator.step(state).contacts.mode) - {"breaking"}
+            assert modes, "the bodies should touch"
+            errors = gradient_errors(simulator, at_rest(scene, state), ("q", "v", "tau"), step=1e-6)
+            assert max(errors.values()) < 1e-5, (modes, errors)
+
+    def test_bouncing(self) -> None:
+        scene = tg.scenes.ball()
+        state = scene.initial_state("resting")
+        state = tg.State(scene.integrate(state.q, [0, 0, -1e-3, 0.3, 0.2, 0.1]), [1, 0.5, -2, 1, 2, 3])
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        assert simulator.step(state).state.v[2] > 1.5
+        errors = gradient_errors(simulator, at_rest(scene, state), ("q", "v", "tau"), step=1e-6)
+        assert max(errors.values()) < 1e-6
+
+    def test_parameters_act_through_contact(self) -> None:
+        scene = robots.get("half_cheetah")
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        rng = np.random.default_rng(0)
+        state = simulator.rollout(simulator.initial_state(), 0.3 * rng.uniform(-1, 1, size=(80, scene.nu))).state(-1)
+        sample = Sample(state, 0.2 * rng.uniform(-1, 1, size=scene.nu), np.zeros(scene.nv))
+        errors = parameter_errors(simulator, sample, PARAMETERS, rng, step=1e-5)
+        assert max(errors.values()) < 1e-5, errors
+
+    def test_pullback_through_a_landing(self) -> None:
+        scene = tg.scenes.cube()
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        q = scene.integrate(scene.initial_state("resting").q, [0, 0, 0.04, 0.3, 0.4, 0.5])
+        weights = np.random.default_rng(0).normal(size=scene.nv)
+
+        def loss(v: np.ndarray) -> float:
+            return float(weights @ simulator.rollout(tg.State(q, v), 30).v[-1])
+
+        start = np.array([0.2, 0.1, -1.0, 0.1, 0.2, 0.3])
+        ours = simulator.pullback(simulator.rollout(tg.State(q, start), 30), dv=weights, wrt=()).state.v
+        for k, unit in enumerate(np.eye(6)):
+            difference = (loss(start + 1e-6 * unit) - loss(start - 1e-6 * unit)) / 2e-6
+            assert ours[k] == pytest.approx(difference, rel=1e-4, abs=1e-5)
+
+
+class TestLimits:
+    def test_contacts_that_move_in_unknown_ways_are_not_differentiated(self) -> None:
+        scene = tg.scenes.stack()
+        simulator = tg.Simulator(scene, contact="ncp")
+        with pytest.raises(tg.NotDifferentiable, match="contact between"):
+            simulator.jacobian(simulator.initial_state("resting"))
+
+    def test_constraints_that_are_missing_are_refused(self) -> None:
+        with pytest.raises(tg.SceneError, match="equalities"):
+            tg.Simulator(tg.scenes.four_bar(), contact="ncp")
+
+    def test_options_are_checked(self) -> None:
+        with pytest.raises(tg.OptionError, match="correction"):
+            tg.Ncp(correction=2.0)
+
+    def test_deep_overlap_stays_finite(self) -> None:
+        scene = tg.scenes.cube()
+        q = scene.integrate(scene.initial_state("resting").q, [0, 0, -0.04, 0.1, 0.2, 0.3])
+        out = tg.Simulator(scene, contact="ncp").step(tg.State(q, np.zeros(6)))
+        assert np.isfinite(out.state.v).all()
+        assert np.abs(out.state.v[:3]).max() < 2.0
