@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class Contacts(NamedTuple):
     """Gap [m], negative when overlapping, shape (n,)."""
     force: Array
     """What geom 0's body exerts on geom 1's [N], shape (n, 3)."""
-    geom: NDArray[np.int64]
+    geom: NDArray[np.integer[Any]]
     """Indices of the two geoms, shape (n, 2)."""
     mode: tuple[str, ...]
     """"breaking", "sticking" or "sliding", where the model has modes."""

@@ -1,9 +1,9 @@
 """What a contact touches: the feature of each shape, and how the contact moves when the bodies do.
 
-Near a contact every shape looks like one of three: a *face* (normal fixed in the body), a *point* with a radius (sphere,
-vertex, end of a capsule) or a *line* with a radius (edge, side of a capsule or cylinder). The contact point lies half
-way between the two surfaces on their common normal, as MuJoCo reports it; its motion follows from the features alone,
-curvature included. Contacts between other features are marked UNKNOWN: nothing is guessed.
+Near a contact every shape looks like one of three: a *face* (normal fixed in the body), a *point* with a radius
+(sphere, vertex, end of a capsule) or a *line* with a radius (edge, side of a capsule or cylinder). The contact point
+lies half way between the two surfaces on their common normal, as MuJoCo reports it; its motion follows from the
+features alone, curvature included. Contacts between other features are marked UNKNOWN: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -102,18 +102,18 @@ def _pair_features(kind0: int, kind1: int, p: Array, n: Array, gap: float, featu
     for side in range(2):
         # Against a plane, what touches of a polyhedron is a vertex: a point fixed in the body.
         own, other = (kind0, kind1) if side == 0 else (kind1, kind0)
-        if other == _PLANE and (own == _MESH or own == _BOX):
+        if other == _PLANE and own in (_MESH, _BOX):
             feature[side] = POINT
             core[side, 6] = 0.0
             for i in range(3):
                 core[side, i] = p[i] + (side - 0.5) * gap * n[i]
     a, b = feature[0], feature[1]
-    if a == FACE or b == FACE:
-        known = a == POINT or b == POINT
+    if FACE in (a, b):
+        known = POINT in (a, b)
     elif a == LINE and b == LINE:
         known = True
     else:  # a normal that points from core to core needs a distance between them
-        known = a != UNKNOWN and b != UNKNOWN and core[0, 6] + core[1, 6] + gap > 1e-9
+        known = UNKNOWN not in (a, b) and core[0, 6] + core[1, 6] + gap > 1e-9
     if not known:
         feature[0] = feature[1] = UNKNOWN
 
@@ -134,6 +134,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @numba.njit(cache=True)
 def cross(a: Array, b: Array, out: Array) -> None:
+    """Out ← a × b."""
     out[0] = a[1] * b[2] - a[2] * b[1]
     out[1] = a[2] * b[0] - a[0] * b[2]
     out[2] = a[0] * b[1] - a[1] * b[0]

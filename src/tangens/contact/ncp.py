@@ -155,7 +155,7 @@ class NcpEngine:
             self._dynamics.implicit_h, *where, found.friction, *self._previous,
         )  # fmt: skip
         self._previous = where[3], result[2]
-        return _Solution(*result, *where)
+        return _Solution._make((*result, *where))
 
     def _linearize(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
         s = self._solve(q, v, u, tau)

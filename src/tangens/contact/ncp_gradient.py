@@ -83,7 +83,7 @@ def differentiate(
             for i in range(nv):
                 total += J[row, i] * by_u[1, i, k]
             right[r, 3 * nv + k] = total
-        _add_target(geoms, geom, options, row, nc, kind, value, gap, v, J, approach_q, right[r])
+        _add_target(geoms, geom, options, row, nc, kind, value, v, J, approach_q, right[r])
 
     A = np.zeros((m, m))
     _laws(active, kind, mode, bound, impulse, sigma, G, nc, A, right)
@@ -122,8 +122,8 @@ def _active_rows(kind: IntArray, mode: IntArray, nc: int) -> IntArray:
 
 @numba.njit(cache=True)
 def _add_target(
-    geoms: Records, geom: NDArray[np.int32], options: Array, row: int, nc: int, kind: IntArray, value: Array, gap: Array,
-    v: Array, J: Array, approach_q: Array, right: Array,
+    geoms: Records, geom: NDArray[np.int32], options: Array, row: int, nc: int, kind: IntArray, value: Array, v: Array,
+    J: Array, approach_q: Array, right: Array,
 ) -> None:  # fmt: skip
     """How the velocity that a row must reach changes with q and v: the gap moves as the row's own velocity."""
     nv = v.shape[0]
@@ -204,7 +204,7 @@ def _solve(A: Array, right: Array) -> Array:
             right[i, k] *= row[i]
     LU, x = A.copy(), right.copy()
     if not _eliminate(LU, x):
-        x = np.linalg.lstsq(A, right, 1e-10)[0]
+        x[:] = np.linalg.lstsq(A, right, 1e-10)[0]
     for j in range(n):
         for k in range(columns):
             x[j, k] *= column[j]

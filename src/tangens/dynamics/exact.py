@@ -20,7 +20,8 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from tangens.dynamics.forces import ACTUATOR, Records, effective_armature, evaluate_forces, tabulate
+from tangens.dynamics.force_elements import ACTUATOR, Records, effective_armature, tabulate
+from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.rotations import exp_matrix
 from tangens.dynamics.tangent import push_forward_integration
 from tangens.dynamics.tree import body_inertia, build_tree
@@ -128,8 +129,10 @@ class ExactDynamics:
         return out
 
     def velocity_blocks(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
-        """∂v⁺ by (q, v, tau) and by u at fixed contact impulses: the last half of arrays of shape
-        (3, 2, nv, nv) and (2, nv, nu), whose first half is ∂q⁺ and left to `integrate_blocks`.
+        """∂v⁺ at fixed contact impulses, by (q, v, tau) and by u.
+
+        In arrays of shape (3, 2, nv, nv) and (2, nv, nu), of which the first of the two rows is ∂q⁺, left to
+        `integrate_blocks`.
         """
         nv, nu = len(v), len(u)
         q_pin = self._evaluate_forces(q, v, u, tau)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,23 +25,21 @@ import mujoco
 import numpy as np
 from jax.scipy.linalg import solve
 from jax.typing import ArrayLike
-from mujoco import mjtBias, mjtDyn, mjtGain, mjtJoint, mjtObj, mjtTrn, mjx
 from mujoco import mjtDisableBit as Off
 from numpy.typing import NDArray
 
+from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.tangent_jax import difference, integrate, quat_log
-from tangens.errors import OptionError, SceneError, StateError
+from tangens.dynamics.mjx_model import mjx, refuse_unsupported, to_mjx
+from tangens.dynamics.tangent_jax import integrate
+from tangens.dynamics.tree import inertia_matrix
+from tangens.errors import OptionError, StateError
 
 Parameters = Mapping[str, ArrayLike]
-_Values = dict[str, jax.Array]
 _Array = NDArray[np.float64]
 
 _TRIANGLE = ([0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2])  # xx, yy, zz, xy, xz, yz: MuJoCo's order too
 _SYMMETRIC = np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])  # where a 3x3 inertia's entries stand in those six
-# As numbers: to `in`, an enum of MuJoCo and an integer of NumPy are never equal.
-_ON_JOINT = (int(mjtTrn.mjTRN_JOINT), int(mjtTrn.mjTRN_JOINTINPARENT))
-_SCALAR = (int(mjtJoint.mjJNT_SLIDE), int(mjtJoint.mjJNT_HINGE))
 # What MJX reads of the model besides its structure; handed over at each call, in the caller's dtype.
 _MJX_FIELDS = ("qpos0", "body_pos", "body_quat", "body_iquat", "body_inertia", "jnt_pos", "jnt_axis")
 
@@ -54,18 +52,17 @@ class SmoothDynamics:
     """
 
     def __init__(self, model: mujoco.MjModel) -> None:
-        _refuse_unsupported(model)
+        refuse_unsupported(model)
         self.layout = JointLayout.from_model(model)
         self._model = copy.copy(model)
-        self._mjx_model, self._mjx_data = _to_mjx(model)
-        self._forces = _Forces(self._model, self.layout)
+        self._mjx_model, self._mjx_data = to_mjx(model)
+        self._forces = JointForces(self._model, self.layout)
 
     @property
     def parameters(self) -> dict[str, _Array]:
         """The model's values. `inertia`: about the centre of mass, in body axes, as xx, yy, zz, xy, xz, yz."""
         m = self._model
-        axes = np.stack([_matrix(quat) for quat in m.body_iquat])
-        inertia = np.einsum("bij,bj,bkj->bik", axes, m.body_inertia, axes)
+        inertia = np.stack([inertia_matrix(*body) for body in zip(m.body_inertia, m.body_iquat, strict=True)])
         return {
             "mass": m.body_mass.copy(),
             "com": m.body_ipos.copy(),
@@ -119,11 +116,11 @@ class SmoothDynamics:
         inertia, force = self._equations(p, q, v, u, tau)
         if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
             a, b, c = self._forces.damping(p).T
-            inertia += h * jnp.diag(a + 2 * b * _abs(v) + 3 * c * v**2)
+            inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
         v_next = v + h * solve(inertia, force, assume_a="pos")
         return integrate(self.layout, q, h * v_next), v_next
 
-    def _read(self, parameters: Parameters | None, **vectors: ArrayLike | None) -> tuple[_Values, list[jax.Array]]:
+    def _read(self, parameters: Parameters | None, **vectors: ArrayLike | None) -> tuple[Values, list[jax.Array]]:
         """Bring all arguments to one dtype, fill in what is not given, and check sizes."""
         parameters, defaults = parameters or {}, self.parameters
         given = [x for x in (*parameters.values(), *vectors.values()) if x is not None]
@@ -140,7 +137,7 @@ class SmoothDynamics:
                 raise OptionError(f"{name} has shape {jnp.shape(value)}, this scene's has {defaults[name].shape}")
         return {k: jnp.asarray(parameters.get(k, x), dtype) for k, x in defaults.items()}, arrays
 
-    def _with_parameters(self, p: _Values, dtype: Any) -> Any:
+    def _with_parameters(self, p: Values, dtype: Any) -> Any:
         """Return MJX's model with our parameters in it."""
         return self._mjx_model.replace(
             **{name: jnp.asarray(getattr(self._model, name), dtype) for name in _MJX_FIELDS},
@@ -150,7 +147,7 @@ class SmoothDynamics:
             dof_armature=p["armature"],
         )
 
-    def _kinematics(self, p: _Values, q: jax.Array) -> tuple[Any, Any]:
+    def _kinematics(self, p: Values, q: jax.Array) -> tuple[Any, Any]:
         """Return MJX's model, and its data with all that depends on q alone."""
         model = self._with_parameters(p, q.dtype)
         data = mjx.com_pos(model, mjx.kinematics(model, self._mjx_data.replace(qpos=q)))
@@ -168,323 +165,9 @@ class SmoothDynamics:
         return mjx.rne(model, mjx.com_vel(model, data.replace(qvel=v))).qfrc_bias
 
     def _equations(
-        self, p: _Values, q: jax.Array, v: jax.Array, u: jax.Array, tau: jax.Array
+        self, p: Values, q: jax.Array, v: jax.Array, u: jax.Array, tau: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the matrix and the right-hand side of M v̇ = f."""
         model, data = self._kinematics(p, q)
         force = tau - self._bias(model, data, v) + self._forces(p, data, q, v, u)
         return self._mass_matrix(model, data).astype(q.dtype), force.astype(q.dtype)
-
-
-class _Tables(NamedTuple):
-    """Coefficients of springs, dampers and actuators. A polynomial's columns: linear, quadratic, cubic."""
-
-    armature: jax.Array  # (nv, nv) what tendons and actuators add to the mass matrix
-    rest: jax.Array  # (nq,) where joint springs are relaxed
-    stiffness: jax.Array  # (nv, 3)
-    damping: jax.Array  # (nv, 3) without the parameter `damping`
-    tendon_q: jax.Array  # (ntendon, nq) ∂length/∂q
-    tendon_v: jax.Array  # (ntendon, nv) the same in the tangent space
-    tendon_slack: jax.Array  # (ntendon, 2) lengths between which the spring is relaxed
-    tendon_stiffness: jax.Array  # (ntendon, 3)
-    tendon_damping: jax.Array  # (ntendon, 3)
-    length: jax.Array  # (nu, nq) ∂length/∂q of the actuators for which it is constant
-    moment: jax.Array  # (nu, nv) moment arms of the actuators for which they are constant
-    gear: jax.Array  # (nu, 6)
-    gain: jax.Array  # (nu, 3) force = gain · (1, length, rate) · u + bias · (1, length, rate)
-    bias: jax.Array  # (nu, 3)
-    period: jax.Array  # (nu,) one winding of a servo on a ball joint; infinite for the others
-    control_range: jax.Array  # (nu, 2)
-    force_range: jax.Array  # (nu, 2)
-    joint_force_range: jax.Array  # (nv, 2) of all actuators together
-    by_actuator: jax.Array  # (nv,) 1 where gravity compensation counts as an actuator's force
-
-
-class _Forces:
-    """Springs, dampers, gravity compensation and actuators: MuJoCo's `qfrc_passive` and `qfrc_actuator`.
-
-    Not MJX's: in 3.17 it leaves out polynomial stiffness and damping and what actuators reflect, drops all
-    passive forces if either springs or dampers are disabled, and has wrong derivatives at a relaxed ball joint.
-    """
-
-    def __init__(self, model: mujoco.MjModel, layout: JointLayout) -> None:
-        self.model, self.layout = model, layout
-        self.moves = _moves(model)
-        self.tables = _tabulate(model)
-
-    def __call__(self, p: _Values, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
-        t = _Tables(**{name: jnp.asarray(x, q.dtype) for name, x in self.tables.items()})
-        weight = self._gravity_compensation(p, data)
-        force = weight * (1 - t.by_actuator)
-        if not self.off(Off.mjDSBL_SPRING):
-            force += self._springs(t, q)
-        if not self.off(Off.mjDSBL_DAMPER):
-            force += self._dampers(p, t, v)
-        if self.model.nu and not self.off(Off.mjDSBL_ACTUATION):
-            force += _clip(self._actuators(t, data, q, v, u) + weight * t.by_actuator, t.joint_force_range)
-        return force
-
-    def off(self, flag: Off) -> bool:
-        """Whether the model disables this part of the physics."""
-        return bool(self.model.opt.disableflags & flag)
-
-    def damping(self, p: _Values) -> jax.Array:
-        """Return the damping polynomial of each dof (nv, 3), what actuators reflect included."""
-        return jnp.asarray(self.tables["damping"], p["damping"].dtype).at[:, 0].add(p["damping"])
-
-    def _springs(self, t: _Tables, q: jax.Array) -> jax.Array:
-        force = jnp.zeros(self.layout.nv, q.dtype)
-        if self.tables["stiffness"].any():
-            x = argument = difference(self.layout, t.rest, q)
-            for i in _vector_springs(self.model):  # whose polynomial is taken of the vector's length
-                argument = argument.at[i : i + 3].set(_norm(x[i : i + 3]))
-            force -= x * _polynomial(t.stiffness, argument)
-        if self.tables["tendon_stiffness"].any():
-            length = t.tendon_q @ q
-            # Not length - clip(length): without slack, this has the slope of a plain spring at its rest length too.
-            x = jnp.minimum(length - t.tendon_slack[:, 0], 0) + jnp.maximum(length - t.tendon_slack[:, 1], 0)
-            force -= (x * _polynomial(t.tendon_stiffness, x)) @ t.tendon_v
-        return force
-
-    def _dampers(self, p: _Values, t: _Tables, v: jax.Array) -> jax.Array:
-        force = -v * _polynomial(self.damping(p), _abs(v))
-        if self.tables["tendon_damping"].any():
-            rate = t.tendon_v @ v
-            force -= (rate * _polynomial(t.tendon_damping, _abs(rate))) @ t.tendon_v
-        return force
-
-    def _gravity_compensation(self, p: _Values, data: Any) -> jax.Array:
-        share = jnp.asarray(self.model.body_gravcomp, p["mass"].dtype)
-        # Disabling both springs and dampers is how MuJoCo disables all that is passive.
-        idle = self.off(Off.mjDSBL_GRAVITY) or (self.off(Off.mjDSBL_SPRING) and self.off(Off.mjDSBL_DAMPER))
-        if idle or not self.model.body_gravcomp.any():
-            return jnp.zeros(self.layout.nv, share.dtype)
-        lift = -(p["mass"] * share)[:, None] * p["gravity"]
-        arm = data.xipos - data.subtree_com[self.model.body_rootid]
-        wrench = jnp.hstack([jnp.cross(arm, lift), lift])
-        return jnp.sum(data.cdof * (jnp.asarray(self.moves, lift.dtype) @ wrench), axis=1)
-
-    def _actuators(self, t: _Tables, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
-        m = self.model
-        length, moment = self._transmission(t, data, q)
-        if not self.off(Off.mjDSBL_CLAMPCTRL):
-            u = _clip(u, t.control_range)
-        if np.isfinite(self.tables["period"]).any():  # go to the setpoint's nearest winding
-            windings = jnp.round((u - length) / t.period)
-            u -= jnp.where(windings == 0, 0, windings * t.period)
-        measured = jnp.stack([jnp.ones_like(u), length, moment @ v], axis=1)
-        force = jnp.sum(t.gain * measured, axis=1) * u + jnp.sum(t.bias * measured, axis=1)
-        for tendon in np.flatnonzero(m.tendon_actfrclimited):
-            pulls = (m.actuator_trntype == mjtTrn.mjTRN_TENDON) & (m.actuator_trnid[:, 0] == tendon)
-            total = jnp.sum(force, where=pulls)
-            allowed = jnp.clip(total, *m.tendon_actfrcrange[tendon].tolist())
-            share = jnp.where(total == allowed, 1, allowed / jnp.where(total == 0, 1, total))
-            force = jnp.where(pulls, share * force, force)
-        return _clip(force, t.force_range) @ moment
-
-    def _transmission(self, t: _Tables, data: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the actuators' lengths (nu,) and moment arms (nu, nv)."""
-        m = self.model
-        length, moment = t.length @ q, t.moment
-        for i, (kind, target) in enumerate(zip(m.actuator_trntype, m.actuator_trnid[:, 0], strict=True)):
-            if kind == mjtTrn.mjTRN_SITE:
-                moment = moment.at[i].set(self._site_moment(data, target, t.gear[i]))
-            elif kind in _ON_JOINT and m.jnt_type[target] not in _SCALAR:
-                free = 3 * int(m.jnt_type[target] == mjtJoint.mjJNT_FREE)
-                at_q, at_v = m.jnt_qposadr[target] + free, m.jnt_dofadr[target] + free
-                quat, axis = q[at_q : at_q + 4], t.gear[i, free : free + 3]
-                if kind == mjtTrn.mjTRN_JOINTINPARENT:
-                    axis = _rotate_back(quat, axis)
-                    moment = moment.at[i, at_v : at_v + 3].set(axis)
-                if not free:  # MuJoCo gives a free joint no length
-                    length = length.at[i].set(quat_log(quat) @ axis)
-        return length, moment
-
-    def _site_moment(self, data: Any, site: int, gear: jax.Array) -> jax.Array:
-        m, body = self.model, self.model.site_bodyid[site]
-        axes = data.xmat[body] @ jnp.asarray(_matrix(m.site_quat[site]), gear.dtype)
-        arm = data.xpos[body] + data.xmat[body] @ jnp.asarray(m.site_pos[site], gear.dtype)
-        arm -= data.subtree_com[m.body_rootid[body]]
-        force, torque = axes @ gear[:3], axes @ gear[3:]
-        wrench = jnp.concatenate([torque + jnp.cross(arm, force), force])
-        return (data.cdof @ wrench * self.moves[:, body]).astype(gear.dtype)
-
-
-def _polynomial(c: jax.Array, x: jax.Array) -> jax.Array:
-    """Return c₀ + c₁ x + c₂ x², row by row."""
-    return c[:, 0] + x * (c[:, 1] + x * c[:, 2])
-
-
-def _clip(x: jax.Array, limits: jax.Array) -> jax.Array:
-    return jnp.clip(x, limits[:, 0], limits[:, 1])
-
-
-def _abs(x: jax.Array) -> jax.Array:
-    """Return |x|, with derivative zero at zero, the mean of both sides; `jnp.abs` takes that of the right side."""
-    return x * jnp.sign(x)
-
-
-def _norm(x: jax.Array) -> jax.Array:
-    """Return the length of x, with derivative zero at zero."""
-    square = x @ x
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-
-
-def _rotate_back(quat: jax.Array, x: jax.Array) -> jax.Array:
-    """Return x, given in the parent's axes, in the axes that the quaternion turns them into."""
-    w, u = quat[0], quat[1:]
-    return x + 2 * jnp.cross(u, jnp.cross(u, x) - w * x) / (quat @ quat)
-
-
-def _matrix(quat: _Array) -> _Array:
-    out = np.empty(9)
-    mujoco.mju_quat2Mat(out, quat)
-    return out.reshape(3, 3)
-
-
-def _moves(m: mujoco.MjModel) -> _Array:
-    """Return 1 where a dof moves a body, (nv, nbody)."""
-    carried_by = np.eye(m.nbody)
-    for body in range(1, m.nbody):
-        carried_by[body] += carried_by[m.body_parentid[body]]
-    return carried_by[:, m.dof_bodyid].T
-
-
-def _coupled(m: mujoco.MjModel) -> NDArray[np.bool_]:
-    """Return whether two dofs lie on one branch, (nv, nv)."""
-    above = _moves(m)[:, m.dof_bodyid] > 0
-    return above | above.T
-
-
-def _vector_springs(m: mujoco.MjModel) -> list[int]:
-    """Return where in v the displacement of a polynomial spring is a vector of three."""
-    curved = m.jnt_stiffnesspoly.any(axis=1)
-    ball = m.jnt_dofadr[curved & (m.jnt_type == mjtJoint.mjJNT_BALL)]
-    free = m.jnt_dofadr[curved & (m.jnt_type == mjtJoint.mjJNT_FREE)]
-    return [*ball.tolist(), *free.tolist(), *(free + 3).tolist()]
-
-
-def _tabulate(m: mujoco.MjModel) -> dict[str, _Array]:
-    """Read the fields of `_Tables` off the model."""
-    target, gear = m.actuator_trnid[:, 0], m.actuator_gear
-    on_joint, on_tendon = np.isin(m.actuator_trntype, _ON_JOINT), m.actuator_trntype == mjtTrn.mjTRN_TENDON
-    # By how much an actuator's own damping and armature count on the dofs of its joint, or on its tendon.
-    reflected_v = np.where(on_joint[:, None] & (target[:, None] == m.dof_jntid), gear[:, :1] ** 2, 0)
-    reflected_t = np.where(on_tendon[:, None] & (target[:, None] == np.arange(m.ntendon)), gear[:, :1] ** 2, 0)
-    own_damping = np.column_stack([m.actuator_damping, m.actuator_dampingpoly])
-
-    tendon_q, tendon_v = np.zeros((m.ntendon, m.nq)), np.zeros((m.ntendon, m.nv))
-    for tendon, (start, count) in enumerate(zip(m.tendon_adr, m.tendon_num, strict=True)):
-        for joint, coefficient in zip(m.wrap_objid[start : start + count], m.wrap_prm[start:], strict=False):
-            if m.wrap_type[start] == mujoco.mjtWrap.mjWRAP_JOINT:
-                tendon_q[tendon, m.jnt_qposadr[joint]] += coefficient
-                tendon_v[tendon, m.jnt_dofadr[joint]] += coefficient
-
-    # Like MuJoCo, leave out what a tendon's armature adds between dofs of different branches.
-    tendon_armature = m.tendon_armature + m.actuator_armature @ reflected_t
-    armature = np.where(_coupled(m), (tendon_v.T * tendon_armature) @ tendon_v, 0)
-
-    length, moment, on_ball = np.zeros((m.nu, m.nq)), np.zeros((m.nu, m.nv)), np.zeros(m.nu, bool)
-    for i, j in enumerate(target):
-        if on_tendon[i]:
-            length[i], moment[i] = gear[i, 0] * tendon_q[j], gear[i, 0] * tendon_v[j]
-        elif on_joint[i]:
-            on_ball[i] = m.jnt_type[j] == mjtJoint.mjJNT_BALL
-            moment[i, m.dof_jntid == j] = gear[i, : np.sum(m.dof_jntid == j)]
-            if m.jnt_type[j] in _SCALAR:
-                length[i, m.jnt_qposadr[j]] = gear[i, 0]
-
-    group = m.actuator_group
-    disabled = (group >= 0) & (group <= 30) & (m.opt.disableactuator >> np.clip(group, 0, 30) & 1 == 1)
-    gain = np.where(m.actuator_gaintype[:, None] == mjtGain.mjGAIN_FIXED, [1, 0, 0], 1) * m.actuator_gainprm[:, :3]
-    bias = np.where(m.actuator_biastype[:, None] == mjtBias.mjBIAS_AFFINE, m.actuator_biasprm[:, :3], 0)
-    servo = (m.actuator_gaintype == mjtGain.mjGAIN_FIXED) & (gain[:, 0] == -bias[:, 1]) & (bias[:, 1] != 0)
-    return {
-        "armature": armature + np.diag(m.actuator_armature @ reflected_v),
-        "rest": m.qpos_spring.copy(),
-        "stiffness": np.column_stack([m.jnt_stiffness, m.jnt_stiffnesspoly])[m.dof_jntid],
-        "damping": reflected_v.T @ own_damping + np.column_stack([np.zeros(m.nv), m.dof_dampingpoly]),
-        "tendon_q": tendon_q,
-        "tendon_v": tendon_v,
-        "tendon_slack": m.tendon_lengthspring.copy(),
-        "tendon_stiffness": np.column_stack([m.tendon_stiffness, m.tendon_stiffnesspoly]),
-        "tendon_damping": np.column_stack([m.tendon_damping, m.tendon_dampingpoly]) + reflected_t.T @ own_damping,
-        "length": length,
-        "moment": moment,
-        "gear": gear.copy(),
-        "gain": np.where(disabled[:, None], 0, gain),
-        "bias": np.where(disabled[:, None], 0, bias),
-        "period": np.where(servo & on_ball, 2 * np.pi * np.linalg.norm(gear[:, :3], axis=1), np.inf),
-        "control_range": _limits(m.actuator_ctrlrange, m.actuator_ctrllimited),
-        "force_range": _limits(m.actuator_forcerange, m.actuator_forcelimited),
-        "joint_force_range": _limits(m.jnt_actfrcrange, m.jnt_actfrclimited & np.isin(m.jnt_type, _SCALAR))[
-            m.dof_jntid
-        ],
-        "by_actuator": m.jnt_actgravcomp[m.dof_jntid].astype(np.float64),
-    }
-
-
-def _limits(values: _Array, limited: NDArray[np.bool_]) -> _Array:
-    return np.where(limited[:, None], values, [-np.inf, np.inf])
-
-
-def _to_mjx(model: mujoco.MjModel) -> tuple[Any, Any]:
-    """Hand the tree of bodies to MJX, hiding what it refuses and what we do not ask of it."""
-    m = copy.copy(model)
-    m.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
-    m.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    m.opt.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
-    m.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    m.opt.enableflags = 0
-    m.opt.disableflags |= Off.mjDSBL_CONSTRAINT | Off.mjDSBL_CONTACT | Off.mjDSBL_SENSOR
-    # Spheres that never touch: MJX knows every pair of them, and prepares no mesh for collision.
-    m.geom_type[:] = mujoco.mjtGeom.mjGEOM_SPHERE
-    m.geom_contype[:] = m.geom_conaffinity[:] = 0
-    m.eq_type[:] = mujoco.mjtEq.mjEQ_CONNECT
-    m.sensor_type[:] = mujoco.mjtSensor.mjSENS_JOINTPOS
-    m.wrap_type[:] = mujoco.mjtWrap.mjWRAP_JOINT
-    mjx_model = mjx.put_model(m, impl="jax")
-    data = mjx.make_data(mjx_model)
-    # Where a body's mass matrix is diagonal, as a ball's is, MuJoCo keeps the diagonal only. Other values of `com`
-    # and `inertia` fill it, so MJX must keep all that the tree allows.
-    row, column = np.nonzero(np.tril(_coupled(m)))
-    count = np.bincount(row, minlength=m.nv)
-    sparsity = {"M_rownnz": count, "M_rowadr": np.cumsum(count) - count, "M_colind": column}
-    # Geoms and sites move with their bodies; a mocap body stands where the model puts it.
-    return mjx_model.replace(ngeom=0, nsite=0, nmocap=0, **sparsity), data
-
-
-def _refuse_unsupported(m: mujoco.MjModel) -> None:
-    """Raise a `SceneError` for the first thing that would change the motion and is not reproduced."""
-    if m.nv == 0:
-        raise SceneError("the scene has no joints, so nothing in it can move")
-    if m.nflex:
-        raise SceneError("flexible bodies (flex) are not supported by the dynamics in JAX")
-    if m.opt.density > 0 or m.opt.viscosity > 0:
-        raise SceneError("a fluid (option density, viscosity) is not supported by the dynamics in JAX")
-    spatial = m.wrap_type[m.tendon_adr] != mujoco.mjtWrap.mjWRAP_JOINT
-    springs = m.tendon_stiffness.astype(bool) | m.tendon_stiffnesspoly.any(axis=1)
-    dampers = m.tendon_damping.astype(bool) | m.tendon_dampingpoly.any(axis=1) | m.tendon_armature.astype(bool)
-    on_site, on_tendon = m.actuator_trntype == mjtTrn.mjTRN_SITE, m.actuator_trntype == mjtTrn.mjTRN_TENDON
-    on_spatial = on_tendon & np.array(
-        [t and spatial[i] for t, i in zip(on_tendon, m.actuator_trnid[:, 0], strict=True)], bool
-    )
-    gains, biases = (mjtGain.mjGAIN_FIXED, mjtGain.mjGAIN_AFFINE), (mjtBias.mjBIAS_NONE, mjtBias.mjBIAS_AFFINE)
-    for kind, feature, present in (
-        (mjtObj.mjOBJ_BODY, "plugin", m.body_plugin >= 0),
-        (mjtObj.mjOBJ_JOINT, "springyield", m.jnt_plasticadr >= 0),
-        (mjtObj.mjOBJ_TENDON, "springyield", m.tendon_plasticadr >= 0),
-        (mjtObj.mjOBJ_TENDON, "spring, damper or armature of a spatial tendon", spatial & (springs | dampers)),
-        (mjtObj.mjOBJ_ACTUATOR, "plugin", m.actuator_plugin >= 0),
-        (mjtObj.mjOBJ_ACTUATOR, "dyntype (a state of its own)", m.actuator_dyntype != mjtDyn.mjDYN_NONE),
-        (mjtObj.mjOBJ_ACTUATOR, "delay", m.actuator_delay != 0),
-        (mjtObj.mjOBJ_ACTUATOR, "gaintype", ~np.isin(m.actuator_gaintype, gains)),
-        (mjtObj.mjOBJ_ACTUATOR, "biastype", ~np.isin(m.actuator_biastype, biases)),
-        (mjtObj.mjOBJ_ACTUATOR, "transmission", ~(np.isin(m.actuator_trntype, _ON_JOINT) | on_tendon | on_site)),
-        (mjtObj.mjOBJ_ACTUATOR, "refsite", on_site & (m.actuator_trnid[:, 1] >= 0)),
-        (mjtObj.mjOBJ_ACTUATOR, "transmission by a spatial tendon", on_spatial),
-    ):
-        for i in np.flatnonzero(present):
-            name = mujoco.mj_id2name(m, kind, int(i)) or f"number {i}"
-            what = kind.name.removeprefix("mjOBJ_").lower()
-            raise SceneError(f"{what} {name!r}: its {feature} is not supported by the dynamics in JAX")

@@ -77,7 +77,7 @@ def difference_jacobians(joints: JointLayout, q1: Array, q2: Array) -> tuple[Arr
 
 @numba.njit(cache=True)
 def push_forward_integration(quat: NDArray[np.void], dv: Array, h: float, columns: Array, out: Array) -> None:
-    """Out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are the records of `forces.QUAT`."""
+    """Out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are records of QUAT."""
     nv, n = columns.shape
     for i in range(nv):
         for j in range(n):

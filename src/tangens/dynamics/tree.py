@@ -41,7 +41,7 @@ class RigidBodyTree:
 
 def inertia_matrix(principal: Array, quat: Array) -> Array:
     """Rotational inertia in body axes from MuJoCo's principal moments and their orientation (wxyz)."""
-    R = _rotation(quat)
+    R = rotation_matrix(quat)
     return (R * principal) @ R.T
 
 
@@ -123,10 +123,11 @@ def _quaternion_order(m: mujoco.MjModel) -> NDArray[np.int64]:
     return order
 
 
-def _rotation(quat: Array) -> Array:
+def rotation_matrix(quat: Array) -> Array:
+    """Rotation matrix of a quaternion (wxyz)."""
     w, x, y, z = quat
     return pin.Quaternion(float(w), float(x), float(y), float(z)).toRotationMatrix()
 
 
 def _pose(position: Array, quat: Array) -> pin.SE3:
-    return pin.SE3(_rotation(quat), position)
+    return pin.SE3(rotation_matrix(quat), position)
