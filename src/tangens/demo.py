@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tangens import scenes
-from tangens.bench.timing import interleaved_medians
+from tangens.bench.timing import interleaved
 from tangens.report import environment, new_figure, save_figure
 from tangens.simulate import Simulator
 from tangens.verify import agreement_with_mujoco, gradient_errors, random_sample
@@ -51,7 +51,7 @@ def _judge(name: str) -> dict[str, Any]:
     """Accuracy and speed of step and Jacobian on one bundled scene."""
     simulator = Simulator(scenes.get(name))
     sample = random_sample(simulator.scene, np.random.default_rng(0))
-    medians = interleaved_medians(
+    timings = interleaved(
         {
             "step": lambda: simulator.step(*sample),
             "jacobian": lambda: simulator.jacobian(*sample),
@@ -63,10 +63,10 @@ def _judge(name: str) -> dict[str, Any]:
         "nv": simulator.scene.nv,
         "mujoco_error": max(agreement_with_mujoco(simulator.scene, sample).values()),
         "gradient_error": max(gradient_errors(simulator, sample).values()),
-        "step_us": medians["step"],
-        "jacobian_us": medians["jacobian"],
+        "step_us": timings.median("step"),
+        "jacobian_us": timings.median("jacobian"),
         # central differences by (q, v, u) need two steps per input, whatever else they cost
-        "speedup": 2 * (2 * simulator.scene.nv + simulator.scene.nu) * medians["step"] / medians["jacobian"],
+        "speedup": 2 * (2 * simulator.scene.nv + simulator.scene.nu) * timings.ratio("step", "jacobian"),
     }
 
 

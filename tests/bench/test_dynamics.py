@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tangens.bench import BENCHES, dynamics
-from tangens.bench.timing import interleaved_medians
+from tangens.bench.timing import interleaved
 
 
 def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,5 +21,6 @@ def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: p
 
 
 def test_medians_order_work_by_its_size() -> None:
-    medians = interleaved_medians({"small": lambda: sum(range(10)), "large": lambda: sum(range(10_000))}, trials=3)
-    assert medians["small"] < medians["large"]
+    timings = interleaved({"small": lambda: sum(range(10)), "large": lambda: sum(range(10_000))}, trials=3)
+    assert timings.median("small") < timings.median("large")
+    assert timings.ratio("large", "small") > 1

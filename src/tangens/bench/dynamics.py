@@ -17,7 +17,7 @@ import numpy as np
 import pinocchio as pin
 
 from tangens import robots
-from tangens.bench.timing import interleaved_medians
+from tangens.bench.timing import Timings, interleaved
 from tangens.dynamics.exact import ExactDynamics
 from tangens.report import environment, new_figure, save_figure
 from tangens.simulate import Simulator
@@ -25,6 +25,7 @@ from tangens.verify import random_sample
 
 SYSTEMS = ("half_cheetah", "go1", "g1", "talos")
 TRIALS = {"quick": 7, "normal": 25, "full": 101}
+TOOLS = {"step": ("tangens", "MuJoCo mj_step"), "jacobian": ("tangens", "Pinocchio computeABADerivatives")}
 STEP_TARGET, JACOBIAN_TARGET, LOAD_TARGET = 3.0, 2.5, 3.0
 
 
@@ -35,14 +36,15 @@ def run(effort: str, out: str, advance: Callable[[int, int], None]) -> dict[str,
     ratios: list[dict[str, Any]] = []
     for index, name in enumerate(SYSTEMS):
         advance(index, len(SYSTEMS))
-        medians, loading = _measure(name, trials)
-        for (quantity, tool), median in medians.items():
-            rows.append(_row(name, quantity, tool, median, trials))
+        timings, loading = _measure(name, trials)
+        for quantity, tools in TOOLS.items():
+            rows += [_row(name, quantity, tool, timings[quantity].median(tool), trials) for tool in tools]
         rows.append(_row(name, "load", "tangens", 1e6 * loading, 1))
-        step = medians["step", "tangens"] / medians["step", "MuJoCo mj_step"]
-        jacobian = medians["jacobian", "tangens"] / medians["jacobian", "Pinocchio computeABADerivatives"]
-        ratios.append(_ratio(f"{name}: step / mj_step", step, STEP_TARGET))
-        ratios.append(_ratio(f"{name}: jacobian / computeABADerivatives", jacobian, JACOBIAN_TARGET))
+        for quantity, target in (("step", STEP_TARGET), ("jacobian", JACOBIAN_TARGET)):
+            tool, peer = TOOLS[quantity]
+            ratios.append(
+                _ratio(f"{name}: {quantity} / {peer.split()[-1]}", timings[quantity].ratio(tool, peer), target)
+            )
         if name == "g1":
             ratios.append(_ratio("g1: seconds to load", loading, LOAD_TARGET))
     advance(len(SYSTEMS), len(SYSTEMS))
@@ -52,7 +54,7 @@ def run(effort: str, out: str, advance: Callable[[int, int], None]) -> dict[str,
                   "pinocchio": "the same tree, configuration in Pinocchio's layout"}}}  # fmt: skip
 
 
-def _measure(name: str, trials: int) -> tuple[dict[tuple[str, str], float], float]:
+def _measure(name: str, trials: int) -> tuple[dict[str, Timings], float]:
     start = time.perf_counter()
     scene = robots.get(name)
     loading = time.perf_counter() - start
@@ -60,25 +62,17 @@ def _measure(name: str, trials: int) -> tuple[dict[tuple[str, str], float], floa
     state, u, tau = random_sample(scene, np.random.default_rng(0))
     dynamics = ExactDynamics(scene.shared_model)
     m, d = dynamics.model, mujoco.MjData(dynamics.model)
-    d.qpos[:], d.qvel[:] = state.q, 0.0
+    d.qpos[:] = state.q
     tree = dynamics.tree
     data, q_pin = tree.model.createData(), state.q[tree.q_order]
-    medians: dict[tuple[str, str], float] = {}
-    for quantity, functions in {
-        "step": {
-            "tangens": lambda: simulator.step(state, u, tau),
-            "MuJoCo mj_step": lambda: mujoco.mj_step(m, d),
-        },
-        "jacobian": {
-            "tangens": lambda: simulator.jacobian(state, u, tau, wrt=("q", "v", "tau")),
-            "Pinocchio computeABADerivatives": lambda: pin.computeABADerivatives(tree.model, data, q_pin, state.v, tau),
-        },
-    }.items():
-        for tool, median in interleaved_medians(functions, trials).items():
-            medians[quantity, tool] = median
-        # A free-running mj_step drifts away; start the next quantity from the same place.
-        d.qpos[:], d.qvel[:] = state.q, 0.0
-    return medians, loading
+    step = (lambda: simulator.step(state, u, tau), lambda: mujoco.mj_step(m, d))
+    jacobian = (
+        lambda: simulator.jacobian(state, u, tau, wrt=("q", "v", "tau")),
+        lambda: pin.computeABADerivatives(tree.model, data, q_pin, state.v, tau),
+    )
+    functions = {"step": step, "jacobian": jacobian}
+    timings = {q: interleaved(dict(zip(TOOLS[q], functions[q], strict=True)), trials) for q in TOOLS}
+    return timings, loading
 
 
 def _row(system: str, quantity: str, tool: str, median: float, trials: int) -> dict[str, Any]:

@@ -23,13 +23,24 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def interleaved_medians(
-    functions: dict[str, Callable[[], object]], trials: int, seconds_per_trial: float = 0.02
-) -> dict[str, float]:
-    """Median time of one call of each function [µs].
+class Timings:
+    """Samples of several functions that took turns, so that a slow moment of the machine hit all of them alike."""
 
-    The functions take turns within each trial, so that a slow moment of the machine hits all of them alike.
-    """
+    def __init__(self, samples: dict[str, list[float]]) -> None:
+        self._samples = samples
+
+    def median(self, name: str) -> float:
+        """Median time of one call [µs]."""
+        return 1e6 * statistics.median(self._samples[name])
+
+    def ratio(self, name: str, peer: str) -> float:
+        """Median over the trials of how much longer `name` took than `peer` in the same trial."""
+        pairs = zip(self._samples[name], self._samples[peer], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def interleaved(functions: dict[str, Callable[[], object]], trials: int, seconds_per_trial: float = 0.01) -> Timings:
+    """Time the functions in turns."""
     repeats = {}
     for name, function in functions.items():
         function()  # warm: compiled, caches filled
@@ -45,4 +56,4 @@ def interleaved_medians(
             for _ in range(repeats[name]):
                 function()
             samples[name].append((time.perf_counter() - start) / repeats[name])
-    return {name: 1e6 * statistics.median(times) for name, times in samples.items()}
+    return Timings(samples)

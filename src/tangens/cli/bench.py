@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         task = bar.add_task(args.name, total=None)
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, refresh=True)
 
         with one_core():
             result = BENCHES[args.name](effort, args.out, advance)

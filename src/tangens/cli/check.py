@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             loading = time.perf_counter() - start
             errors = check_scene(scene, args.samples, args.seed)
             results.append({"name": name, "nv": scene.nv, "load_s": loading, **errors})
-            bar.advance(task)
+            bar.update(task, advance=1, refresh=True)
     rows = [
         [r["name"], r["nv"], f"{r['load_s']:.2f}", f"{r['physics']:.1e}", f"{r['state']:.1e}",
          f"{r['parameters']:.1e}", "[green]ok[/]" if r["ok"] else "[red]no[/]"]

@@ -85,5 +85,5 @@ def progress() -> Progress:
     """A progress bar for long work, on stderr, gone when done."""
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=errors, transient=True,
+        console=errors, transient=True, auto_refresh=False,
     )  # fmt: skip

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         task = bar.add_task("demo", total=4)
 
         def advance(part: str) -> None:
-            bar.update(task, advance=1, description=part)
+            bar.update(task, advance=1, description=part, refresh=True)
 
         result = demo.run(out, advance)
     rows = [

@@ -51,7 +51,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         task = bar.add_task("simulating", total=steps)
         start = time.perf_counter()
         trajectory = simulator.rollout(
-            state, controls, callback=lambda t, _: bar.advance(task) if t % 64 == 0 else None
+            state,
+            controls,
+            callback=lambda t, _: bar.update(task, completed=t, refresh=True) if t % 512 == 0 else None,
         )
         seconds = time.perf_counter() - start
     _print_summary(scene, trajectory)
