@@ -37,6 +37,8 @@ class Simulator:
         self._engine = self.contact.bind(scene)
         self._sizes = scene.nq, scene.nv, scene.nu
         self._no_control, self._no_force = np.zeros(scene.nu), np.zeros(scene.nv)
+        self._control_shape, self._force_shape = (scene.nu,), (scene.nv,)
+        self._known_wrt: set[tuple[str, ...]] = set()  # combinations that have been checked
         self._quat_q = np.array(scene.joint_layout.quat_q, dtype=np.int64)
 
     def initial_state(self, keyframe: str | int | None = None) -> State:
@@ -59,7 +61,9 @@ class Simulator:
         wrt: Sequence[str] = ("q", "v", "u"),
     ) -> Jacobian:
         """Derivative of the step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q."""
-        wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
+        if wrt.__class__ is not tuple or wrt not in self._known_wrt:
+            wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
+            self._known_wrt.add(wrt)
         return self._engine.jacobian(*self._admit(state, u, tau), wrt)
 
     def rollout(
@@ -149,8 +153,10 @@ class Simulator:
         q, v = state.q, state.v
         if len(q) != nq or len(v) != nv:
             raise StateError(f"this scene has nq={nq}, nv={nv}; the state has q of size {len(q)}, v of size {len(v)}")
-        control = self._no_control if u is None else u if _is_plain(u, nu) else as_vector("u", u, nu)
-        force = self._no_force if tau is None else tau if _is_plain(tau, nv) else as_vector("tau", tau, nv)
+        control = self._no_control if u is None else u if _is_plain(u, self._control_shape) else as_vector("u", u, nu)
+        force = (
+            self._no_force if tau is None else tau if _is_plain(tau, self._force_shape) else as_vector("tau", tau, nv)
+        )
         if not _admissible(q, self._quat_q, control, force):
             as_vector("u", control, nu)
             as_vector("tau", force, nv)
@@ -178,11 +184,9 @@ class Simulator:
 _FLOAT64 = np.dtype(np.float64)
 
 
-def _is_plain(value: ArrayLike, size: int) -> TypeGuard[Array]:
+def _is_plain(value: ArrayLike, shape: tuple[int]) -> TypeGuard[Array]:
     """Whether `value` can go to compiled code as it is."""
-    if type(value) is not np.ndarray or value.dtype is not _FLOAT64 or value.shape != (size,):
-        return False
-    return value.strides == (8,) or size == 0
+    return type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == shape and value.flags.c_contiguous
 
 
 @numba.njit(cache=True)

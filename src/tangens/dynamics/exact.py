@@ -63,6 +63,7 @@ class ExactDynamics:
         self.implicit_h = 0.0 if explicit else self.timestep
         self._armature = effective_armature(m)
         self._pin.armature = self._armature + self.implicit_h * self._elements.dof["damper"][:, 0]
+        self._rotates = bool(len(self._elements.quat))
         self._nonlinear_damping = bool(self._elements.dof["damper"][:, 1:].any())
         self._gravcomp = _GravityCompensation(m) if _has_gravcomp(m) else None
         self._no_gravcomp = np.zeros(m.nv)
@@ -140,11 +141,11 @@ class ExactDynamics:
         ddq_dq, ddq_dv, Minv = pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
         if self._gravcomp is not None:
             ddq_dq = ddq_dq + Minv @ (self._passes[:, None] * self._gravcomp.force_by_q(q_pin))
-        by_state, by_u = np.empty((3, 2, nv, nv)), np.zeros((2, nv, nu))
+        by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
         dof, quat, line, row = self._elements
-        assemble(
-            ddq_dq, ddq_dv, Minv, data.ddq, v, self.timestep, self.implicit_h, dof, quat, line, row, by_state, by_u
-        )
+        # Only quaternions and nonlinear dampers look at the acceleration; fetching it takes longer than using it.
+        ddq = data.ddq if self._rotates or self._nonlinear_damping else self._no_gravcomp
+        assemble(ddq_dq, ddq_dv, Minv, ddq, v, self.timestep, self.implicit_h, dof, quat, line, row, by_state, by_u)
         return by_state, by_u
 
     def integrate_blocks(self, v: Array, by_state: Array, by_u: Array) -> None:
@@ -153,7 +154,7 @@ class ExactDynamics:
 
     def _evaluate_forces(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
         """Fill the force elements and Pinocchio's effective armature; return Pinocchio's configuration."""
-        q_pin = q[self._q_order]
+        q_pin = q[self._q_order] if self._rotates else q
         gravcomp = self._no_gravcomp if self._gravcomp is None else self._gravcomp.force(q_pin)
         dof, quat, line, row = self._elements
         evaluate_forces(dof, quat, line, row, self._force, q, v, u, tau, gravcomp)
@@ -307,6 +308,8 @@ def _assemble(
         by_q[j] = dof[j].dq
         by_v[j] = dof[j].dv + implicit_h * dof[j].dvv * ddq[j]  # the implicit damping −h·D(v)·a changes with v too
     for i in range(nv):
+        for j in range(v_u.shape[1]):
+            v_u[i, j] = 0.0
         for j in range(nv):
             hM = h * Minv[i, j]
             v_tau[i, j] = hM
