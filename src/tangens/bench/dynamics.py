@@ -100,6 +100,6 @@ def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
             places = np.arange(len(heights)) + (k - (len(tools) - 1) / 2) * 0.8 / len(tools)
             bars = panel.bar(places, heights, width=0.75 / len(tools), label=tool)
             panel.bar_label(bars, fmt="{:,.0f}", fontsize=7)
-        panel.set(title=quantity, ylabel="median [µs]", yscale="log", xticks=range(len(SYSTEMS)), xticklabels=SYSTEMS)
+        panel.set(title=quantity, ylabel="median [µs]", xticks=range(len(SYSTEMS)), xticklabels=SYSTEMS)
         panel.legend(fontsize=8)
     return save_figure(figure, file)

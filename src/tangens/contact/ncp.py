@@ -129,14 +129,14 @@ class NcpEngine:
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Jacobian:
         """Derivative of the step at its modes."""
-        by_state, by_u = self._linearize(q, v, u, tau)
+        by_state, by_u = self._linearize(q, v, u, tau, "u" in wrt)
         return Jacobian(self._dynamics.blocks(q, v, by_state, by_u, wrt))
 
     def pullback(
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
     ) -> dict[str, Array]:
         """Carry ∂L/∂(q⁺, v⁺) back through the step."""
-        by_state, by_u = self._linearize(q, v, u, tau)
+        by_state, by_u = self._linearize(q, v, u, tau, with_u=True)
         return self._dynamics.carry_back(q, v, by_state, by_u, dq, dv, wrt)
 
     def _solve(self, q: Array, v: Array, u: Array, tau: Array) -> _Solution:
@@ -157,9 +157,9 @@ class NcpEngine:
         self._previous = where[3], result[2]
         return _Solution._make((*result, *where))
 
-    def _linearize(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
+    def _linearize(self, q: Array, v: Array, u: Array, tau: Array, with_u: bool) -> tuple[Array, Array]:
         s = self._solve(q, v, u, tau)
-        by_state, by_u = self._dynamics.velocity_blocks(q, v, u, tau + (s.impulse @ s.J) / self._h)
+        by_state, by_u = self._dynamics.velocity_blocks(q, v, u, tau + (s.impulse @ s.J) / self._h, with_u)
         if len(s.impulse):
             _, cdof, com = self._smooth
             unknown, _, _ = differentiate(

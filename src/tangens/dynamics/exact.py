@@ -20,7 +20,7 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from tangens.dynamics.force_elements import ACTUATOR, Records, effective_armature, tabulate
+from tangens.dynamics.force_elements import ACTUATOR, effective_armature, tabulate, unpack
 from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.rotations import exp_matrix
 from tangens.dynamics.tangent import push_forward_integration
@@ -58,6 +58,7 @@ class ExactDynamics:
         self._pin, self._data = self.tree.model, self.tree.model.createData()
         self._q_order = self.tree.q_order
         self._elements = tabulate(m)
+        self._packed = self._elements.packed
         self._force = np.zeros(m.nv)
         explicit = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP
         self.implicit_h = 0.0 if explicit else self.timestep
@@ -89,14 +90,14 @@ class ExactDynamics:
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> dict[str, Array]:
         """∂(q⁺, v⁺)/∂x for each x in `wrt`, in the tangent space of q; shape (2, nv, ...) each."""
-        by_state, by_u = self._linearize(q, v, u, tau, _assemble_and_integrate)
+        by_state, by_u = self._linearize(q, v, u, tau, _assemble_and_integrate, "u" in wrt)
         return self.blocks(q, v, by_state, by_u, wrt)
 
     def pullback(
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
     ) -> dict[str, Array]:
         """Carry ∂L/∂(q⁺, v⁺) back to ∂L/∂x for q, v, u, tau and each parameter in `wrt`."""
-        by_state, by_u = self._linearize(q, v, u, tau, _assemble_and_integrate)
+        by_state, by_u = self._linearize(q, v, u, tau, _assemble_and_integrate, with_u=True)
         return self.carry_back(q, v, by_state, by_u, dq, dv, wrt)
 
     def blocks(self, q: Array, v: Array, by_state: Array, by_u: Array, wrt: Sequence[str]) -> dict[str, Array]:
@@ -124,42 +125,40 @@ class ExactDynamics:
             out[name] = np.tensordot(out["tau"], self._force_by_parameter(name, q, v, regressors), axes=1)
         return out
 
-    def velocity_blocks(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
+    def velocity_blocks(self, q: Array, v: Array, u: Array, tau: Array, with_u: bool) -> tuple[Array, Array]:
         """∂v⁺ at fixed contact impulses, by (q, v, tau) and by u.
 
         In arrays of shape (3, 2, nv, nv) and (2, nv, nu), of which the first of the two rows is ∂q⁺, left to
-        `integrate_blocks`.
+        `integrate_blocks`. Without u, the second one is empty.
         """
-        return self._linearize(q, v, u, tau, _assemble)
+        return self._linearize(q, v, u, tau, _assemble, with_u)
 
     def _linearize(
-        self, q: Array, v: Array, u: Array, tau: Array, assemble: Callable[..., None]
+        self, q: Array, v: Array, u: Array, tau: Array, assemble: Callable[..., None], with_u: bool
     ) -> tuple[Array, Array]:
-        nv, nu = len(v), len(u)
+        nv, nu = len(v), len(u) if with_u else 0
         q_pin = self._evaluate_forces(q, v, u, tau)
         data = self._data
         ddq_dq, ddq_dv, Minv = pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
         if self._gravcomp is not None:
             ddq_dq = ddq_dq + Minv @ (self._passes[:, None] * self._gravcomp.force_by_q(q_pin))
         by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
-        dof, quat, line, row = self._elements
         # Only quaternions and nonlinear dampers look at the acceleration; fetching it takes longer than using it.
         ddq = data.ddq if self._rotates or self._nonlinear_damping else self._no_gravcomp
-        assemble(ddq_dq, ddq_dv, Minv, ddq, v, self.timestep, self.implicit_h, dof, quat, line, row, by_state, by_u)
+        assemble(ddq_dq, ddq_dv, Minv, ddq, v, self.timestep, self.implicit_h, self._packed, by_state, by_u)
         return by_state, by_u
 
     def integrate_blocks(self, v: Array, by_state: Array, by_u: Array) -> None:
         """Fill in the rows of q⁺ = q ⊕ h·v⁺, at the acceleration that was linearised last."""
-        _integrate(v, self._data.ddq, self.timestep, self._elements.quat, by_state, by_u)
+        _integrate(v, self._data.ddq, self.timestep, self._packed, by_state, by_u)
 
     def _evaluate_forces(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
         """Fill the force elements and Pinocchio's effective armature; return Pinocchio's configuration."""
         q_pin = q[self._q_order] if self._rotates else q
         gravcomp = self._no_gravcomp if self._gravcomp is None else self._gravcomp.force(q_pin)
-        dof, quat, line, row = self._elements
-        evaluate_forces(dof, quat, line, row, self._force, q, v, u, tau, gravcomp)
+        evaluate_forces(self._packed, self._force, q, v, u, tau, gravcomp)
         if self._nonlinear_damping:
-            self._pin.armature = self._armature - self.implicit_h * dof["dv"]
+            self._pin.armature = self._armature - self.implicit_h * self._elements.dof["dv"]
         return q_pin
 
     @property
@@ -297,9 +296,10 @@ def _write(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: A
 @numba.njit(cache=True)
 def _assemble(
     ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, v: Array, h: float, implicit_h: float,
-    dof: Records, quat: Records, line: Records, row: Records, by_state: Array, by_u: Array,
+    elements: Array, by_state: Array, by_u: Array,
 ) -> None:  # fmt: skip
     """Join the derivatives of the rigid bodies with those of the joint forces: the rows of v⁺."""
+    dof, quat, line, row = unpack(elements)
     nv = ddq.shape[0]
     v_q, v_v, v_tau, v_u = by_state[0, 1], by_state[1, 1], by_state[2, 1], by_u[1]
 
@@ -336,20 +336,22 @@ def _assemble(
             for r in range(pull.start, pull.stop):
                 v_q[i, row[r].dof] += response * pull.d_length * row[r].lever
                 v_v[i, row[r].dof] += response * pull.d_velocity * row[r].moment
-            if actuator:
+            if actuator and v_u.shape[1] > 0:
                 v_u[i, pull.control] += response * pull.d_control
 
 
 @numba.njit(cache=True)
-def _integrate(v: Array, ddq: Array, h: float, quat: Records, by_state: Array, by_u: Array) -> None:
+def _integrate(v: Array, ddq: Array, h: float, elements: Array, by_state: Array, by_u: Array) -> None:
     """The rows of q⁺ = q ⊕ h·v⁺ from those of v⁺."""
+    _, quat, _, _ = unpack(elements)
     nv = v.shape[0]
     dv = np.empty(nv)
     for i in range(nv):
         dv[i] = h * (v[i] + h * ddq[i])
     for c in range(3):
         push_forward_integration(quat, dv, h, by_state[c, 1], by_state[c, 0])
-    push_forward_integration(quat, dv, h, by_u[1], by_u[0])
+    if by_u.shape[2] > 0:
+        push_forward_integration(quat, dv, h, by_u[1], by_u[0])
     q_q = by_state[0, 0]
     for i in range(nv):
         q_q[i, i] += 1.0
@@ -365,8 +367,8 @@ def _integrate(v: Array, ddq: Array, h: float, quat: Records, by_state: Array, b
 @numba.njit(cache=True)
 def _assemble_and_integrate(
     ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, v: Array, h: float, implicit_h: float,
-    dof: Records, quat: Records, line: Records, row: Records, by_state: Array, by_u: Array,
+    elements: Array, by_state: Array, by_u: Array,
 ) -> None:  # fmt: skip
     """Both halves in one call: entering compiled code costs as much as a small robot's share of it."""
-    _assemble(ddq_dq, ddq_dv, Minv, ddq, v, h, implicit_h, dof, quat, line, row, by_state, by_u)
-    _integrate(v, ddq, h, quat, by_state, by_u)
+    _assemble(ddq_dq, ddq_dv, Minv, ddq, v, h, implicit_h, elements, by_state, by_u)
+    _integrate(v, ddq, h, elements, by_state, by_u)

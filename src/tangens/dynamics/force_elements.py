@@ -4,15 +4,17 @@ Two kinds of elements cover what a scene may hold. A degree of freedom has a spr
 is a linear combination of coordinates that pulls on them: a fixed tendon's spring and damper, or an actuator acting
 through a joint or a fixed tendon.
 
-The elements are NumPy records: compiled code takes a few record arrays much quicker than many plain ones. Each record
+The elements are NumPy records. Each record
 holds what an element is and, below the line, its derivatives at the state evaluated last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mujoco
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -84,12 +86,44 @@ ROW = np.dtype(
 
 
 class ForceElements(NamedTuple):
-    """All springs, dampers, tendons and actuators of a scene."""
+    """All springs, dampers, tendons and actuators of a scene.
 
+    The records are views of one plain array, which is what compiled code takes: entering it with four record arrays
+    would take longer than evaluating them. `unpack` finds them again on the other side.
+    """
+
+    packed: Array
     dof: Records
     quat: Records
     line: Records
     row: Records
+
+
+_TYPES = (DOF, QUAT, LINE, ROW)
+_DOF_SIZE, _QUAT_SIZE, _LINE_SIZE, _ROW_SIZE = (kind.itemsize // 8 for kind in _TYPES)
+
+
+def _pack(records: Sequence[Records]) -> ForceElements:
+    counts = [len(array) for array in records]
+    packed = np.concatenate(
+        [np.array(counts, dtype=np.float64), *(array.view(np.float64).ravel() for array in records)]
+    )
+    views, start = [], 4
+    for kind, count in zip(_TYPES, counts, strict=True):
+        stop = start + count * kind.itemsize // 8
+        views.append(packed[start:stop].view(kind))
+        start = stop
+    return ForceElements(packed, *views)
+
+
+@numba.njit(cache=True)
+def unpack(packed: Array) -> tuple[Records, Records, Records, Records]:
+    """The records behind `ForceElements.packed`, in compiled code."""
+    a = 4 + int(packed[0]) * _DOF_SIZE
+    b = a + int(packed[1]) * _QUAT_SIZE
+    c = b + int(packed[2]) * _LINE_SIZE
+    d = c + int(packed[3]) * _ROW_SIZE
+    return packed[4:a].view(DOF), packed[a:b].view(QUAT), packed[b:c].view(LINE), packed[c:d].view(ROW)
 
 
 def tabulate(m: mujoco.MjModel) -> ForceElements:
@@ -119,7 +153,7 @@ def tabulate(m: mujoco.MjModel) -> ForceElements:
     if m.opt.disableflags & off.mjDSBL_ACTUATION or not m.nactuator:  # then MuJoCo drops what passes through actuators
         dof["force_min"], dof["force_max"] = 0.0, 0.0
     dof["damper"] = dampers * np.column_stack([effective_damping(m), _damping_polynomial(m)])
-    return ForceElements(dof, quat, *_tabulate_lines(m, springs, dampers))
+    return _pack((dof, quat, *_tabulate_lines(m, springs, dampers)))
 
 
 def effective_damping(m: mujoco.MjModel) -> Array:

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.dynamics.force_elements import TENDON, Records
+from tangens.dynamics.force_elements import TENDON, Records, unpack
 from tangens.dynamics.rotations import quat_log, quat_multiply, right_jacobian_inverse
 
 Array = NDArray[np.float64]
@@ -21,10 +21,10 @@ Array = NDArray[np.float64]
 
 @numba.njit(cache=True)
 def evaluate_forces(
-    dof: Records, quat: Records, line: Records, row: Records, tau: Array, q: Array, v: Array, u: Array, applied: Array,
-    gravcomp: Array,
+    elements: Array, tau: Array, q: Array, v: Array, u: Array, applied: Array, gravcomp: Array
 ) -> None:  # fmt: skip
     """Fill `tau` and the records' derivatives at (q, v, u); `applied` and gravity compensation are added."""
+    dof, quat, line, row = unpack(elements)
     nv = v.shape[0]
     actuation = np.zeros(nv)
     angle = np.zeros(nv)  # rotation vectors of ball joints: the coordinates that lines measure
