@@ -8,6 +8,9 @@ READY  := $(VENV)/.ready
 export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
 
+# numba does not notice when a function that it inlined from another file changes: a cache for each state of the sources.
+export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(shell cat $$(find src -name '*.py' | sort) | cksum | cut -d' ' -f1)
+
 .PHONY: help venv demo test check format bench lock clean
 
 help:  ## list the targets

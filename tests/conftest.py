@@ -1,7 +1,17 @@
 """Settings for all tests."""
 
+import hashlib
+import os
+from pathlib import Path
+
 import jax
 from hypothesis import settings
+
+# numba does not notice when a function that it inlined from another file changes: keep a cache for each state of the
+# sources, wherever the tests are started from. It is read when numba is first imported, which is later.
+ROOT = Path(__file__).parents[1]
+SOURCES = hashlib.sha1(b"".join(file.read_bytes() for file in sorted((ROOT / "src").rglob("*.py")))).hexdigest()
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".cache" / "numba" / SOURCES[:12]))
 
 # The tolerances of the tests assume double precision; the library itself leaves this choice to its users.
 jax.config.update("jax_enable_x64", True)

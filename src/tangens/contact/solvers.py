@@ -12,17 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.cones import (
-    BREAKING,
-    CONTACT,
-    DRY,
-    SLIDING,
-    STICKING,
-    classify,
-    project,
-    residual,
-    velocity,
-)
+from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, project, residual, velocity
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -85,51 +75,21 @@ def _add(G: Array, impulse: Array, sigma: Array, row: int, amount: float, n: int
 
 
 @numba.njit(cache=True)
-def mode_matrix(
-    G: Array, kind: IntArray, start: IntArray, bound: Array, mode: IntArray, impulse: Array, sigma: Array, A: Array,
-    B: Array,
-) -> None:  # fmt: skip
-    """The laws of each block's mode, linearised: A·dλ = −B·dσ₀, where dσ₀ is the change of σ at fixed impulses.
+def merit(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
+    """The deviation from the fixed point as an energy, over all blocks: what a Newton step must reduce.
 
-    Sticking: dσ = 0. Breaking: dλ = 0. Sliding (paper 2, Eq. 16): dσ_N = 0 and
-    dλ_T + μ·u·dλ_N + (μ·λ_N/|σ_T|)·(1 − u·uᵀ)·dσ_T = 0 with u = σ_T/|σ_T|.
+    The largest deviation alone, which decides convergence, would forbid steps that trade one block for another.
     """
-    n = G.shape[0]
-    for i in range(n):
-        for j in range(n):
-            A[i, j] = 0.0
-            B[i, j] = 0.0
+    total = 0.0
+    x = np.empty(3)
     for b in range(kind.shape[0]):
-        a, width = start[b], start[b + 1] - start[b]
-        if mode[b] == BREAKING or (mode[b] == SLIDING and kind[b] == DRY):
-            for i in range(width):
-                A[a + i, a + i] = 1.0
-        elif mode[b] == STICKING:
-            for i in range(width):
-                B[a + i, a + i] = 1.0
-                for j in range(n):
-                    A[a + i, j] = G[a + i, j]
-        else:
-            _sliding_rows(G, bound[b], a, impulse, sigma, A, B)
-
-
-@numba.njit(cache=True)
-def _sliding_rows(G: Array, friction: float, a: int, impulse: Array, sigma: Array, A: Array, B: Array) -> None:
-    n = G.shape[0]
-    speed = math.sqrt(sigma[a + 1] ** 2 + sigma[a + 2] ** 2)
-    ux, uy = sigma[a + 1] / speed, sigma[a + 2] / speed
-    turn = friction * impulse[a] / speed
-    B[a, a] = 1.0
-    B[a + 1, a + 1], B[a + 1, a + 2] = turn * (1.0 - ux * ux), -turn * ux * uy
-    B[a + 2, a + 1], B[a + 2, a + 2] = -turn * ux * uy, turn * (1.0 - uy * uy)
-    for j in range(n):
-        A[a, j] = G[a, j]
-        A[a + 1, j] = B[a + 1, a + 1] * G[a + 1, j] + B[a + 1, a + 2] * G[a + 2, j]
-        A[a + 2, j] = B[a + 2, a + 1] * G[a + 1, j] + B[a + 2, a + 2] * G[a + 2, j]
-    A[a + 1, a + 1] += 1.0
-    A[a + 2, a + 2] += 1.0
-    A[a + 1, a] += friction * ux
-    A[a + 2, a] += friction * uy
+        a, width, s = start[b], start[b + 1] - start[b], scale[b]
+        for i in range(width):
+            x[i] = impulse[a + i] - sigma[a + i] / s
+        project(kind[b], bound[b], x)
+        for i in range(width):
+            total += s * (impulse[a + i] - x[i]) ** 2
+    return total
 
 
 @numba.njit(cache=True)
@@ -137,89 +97,117 @@ def newton(
     G: Array, g: Array, kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array,
     iterations: int, tolerance: float,
 ) -> tuple[int, float]:  # fmt: skip
-    """Semi-smooth Newton on the laws as a fixed point λ = proj(λ − σ/s); returns iterations and residual."""
-    n, nb = G.shape[0], kind.shape[0]
-    J, F, trial, trial_sigma = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n)
+    """Semi-smooth Newton on the laws as a fixed point λ = proj(λ − σ/s); returns iterations and residual.
+
+    Impulses that the laws say outright (no contact, dry friction at its bound) are set; the equations of the
+    others, sticking or sliding, are linearised and solved together.
+    """
+    n = G.shape[0]
+    base, base_sigma, trial, trial_sigma = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    open_rows = np.empty(n, dtype=np.int64)
     error = residual(kind, start, bound, scale, impulse, sigma)
+    # A little compliance keeps the equations of redundant contacts solvable and the step no longer than the impulses
+    # themselves. It only shapes the step, and vanishes with the error: the residual is that of the rigid problem.
+    softness, old_merit = 1.0, merit(kind, start, bound, scale, impulse, sigma)
     for iteration in range(iterations):
         if error <= tolerance:
             return iteration, error
-        _fixed_point(G, kind, start, bound, scale, impulse, sigma, F, J, nb)
-        if not solve_in_place(J, F):
-            return iteration, error
-        step = 1.0
-        for _ in range(8):
-            for i in range(n):
-                trial[i] = impulse[i] - step * F[i]
+        largest = 0.0
+        for i in range(n):
+            largest = max(largest, abs(impulse[i]))
+        compliance = max(softness * error / max(largest, 1e-12), 1e-300)
+        m = _set_what_is_known(kind, start, bound, scale, impulse, sigma, base, open_rows)
+        velocity(G, g, base, base_sigma)
+        J, F = np.empty((m, m)), np.empty(m)
+        _equations(G, kind, start, bound, scale, compliance, base, base_sigma, open_rows[:m], F, J)
+        solvable = solve_in_place(J, F)
+        step, better = 1.0, False
+        for _ in range(6 if solvable else 0):
+            trial[:] = base
+            for i in range(m):
+                trial[open_rows[i]] -= step * F[i]
             velocity(G, g, trial, trial_sigma)
-            new_error = residual(kind, start, bound, scale, trial, trial_sigma)
-            if new_error < error:
+            new_merit = merit(kind, start, bound, scale, trial, trial_sigma)
+            if new_merit < old_merit:
+                better = True
                 break
             step *= 0.5
-        if not new_error < error:
+        if better:
+            impulse[:] = trial
+            sigma[:] = trial_sigma
+            old_merit = new_merit
+            error = residual(kind, start, bound, scale, impulse, sigma)
+            softness = max(1e-3, 0.3 * softness)
+        elif softness < 1e6:
+            softness *= 10.0
+        else:
             return iteration, error
-        impulse[:] = trial
-        sigma[:] = trial_sigma
-        error = new_error
     return iterations, error
 
 
 @numba.njit(cache=True)
-def _fixed_point(
-    G: Array, kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array, F: Array,
-    J: Array, nb: int,
-) -> None:  # fmt: skip
-    """F = s·(λ − proj(λ − σ/s)) and its generalised Jacobian by λ."""
-    n = G.shape[0]
-    for b in range(nb):
-        a, width, s = start[b], start[b + 1] - start[b], scale[b]
-        for i in range(a, a + width):
-            F[i] = sigma[i]  # sticking unless said otherwise below
-            for j in range(n):
-                J[i, j] = G[i, j]
-            J[i, i] += 1e-11 * s  # keeps redundant contacts solvable; the residual still decides
-        if kind[b] == DRY:
-            y = impulse[a] - sigma[a] / s
-            if abs(y) > bound[b]:
-                _identity_row(F, J, a, s * (impulse[a] - math.copysign(bound[b], y)), s)
-            continue
-        if kind[b] > DRY:
-            continue
-        normal = impulse[a] - sigma[a] / s
-        if normal <= 0.0:
-            for i in range(a, a + width):
-                _identity_row(F, J, i, s * impulse[i], s)
-            continue
-        if kind[b] != CONTACT:
-            continue
-        # The disc that the tangential part is projected to has the radius of the impulse after projection.
-        x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
-        length, radius = math.sqrt(x * x + y * y), bound[b] * normal
-        if length <= radius:
-            continue
-        ux, uy = x / length, y / length
-        ratio = radius / length
-        F[a + 1], F[a + 2] = s * (impulse[a + 1] - radius * ux), s * (impulse[a + 2] - radius * uy)
-        # d(radius·u) = μ·u·d(normal) + ratio·(1 − u·uᵀ)·d(x, y), with d(x, y) = dλ_T − dσ_T/s
-        pxx, pxy, pyy = ratio * (1.0 - ux * ux), -ratio * ux * uy, ratio * (1.0 - uy * uy)
-        for j in range(n):
-            gn, gx, gy = G[a, j], G[a + 1, j], G[a + 2, j]
-            J[a + 1, j] = bound[b] * ux * gn + pxx * gx + pxy * gy
-            J[a + 2, j] = bound[b] * uy * gn + pxy * gx + pyy * gy
-        J[a + 1, a + 1] += s * (1.0 - pxx)
-        J[a + 1, a + 2] -= s * pxy
-        J[a + 2, a + 1] -= s * pxy
-        J[a + 2, a + 2] += s * (1.0 - pyy)
-        J[a + 1, a] -= s * bound[b] * ux
-        J[a + 2, a] -= s * bound[b] * uy
+def _set_what_is_known(
+    kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array, base: Array,
+    open_rows: IntArray,
+) -> int:  # fmt: skip
+    """Copy the impulses with those that break or are at their bound set; list the rows left to solve for."""
+    m = 0
+    for b in range(kind.shape[0]):
+        a = start[b]
+        probe = impulse[a] - sigma[a] / scale[b]
+        if kind[b] == DRY and abs(probe) > bound[b]:
+            base[a] = math.copysign(bound[b], probe)
+        elif (kind[b] == CONTACT or kind[b] == LIMIT) and probe <= 0.0:
+            for i in range(a, start[b + 1]):
+                base[i] = 0.0
+        else:
+            for i in range(a, start[b + 1]):
+                base[i] = impulse[i]
+                open_rows[m] = i
+                m += 1
+    return m
 
 
 @numba.njit(cache=True)
-def _identity_row(F: Array, J: Array, i: int, value: float, s: float) -> None:
-    F[i] = value
-    for j in range(J.shape[0]):
-        J[i, j] = 0.0
-    J[i, i] = s
+def _equations(
+    G: Array, kind: IntArray, start: IntArray, bound: Array, scale: Array, compliance: float, impulse: Array,
+    sigma: Array, rows: IntArray, F: Array, J: Array,
+) -> None:  # fmt: skip
+    """What the open rows must satisfy, and its slope: σ = 0, or for a sliding contact the pull of its disc's rim."""
+    m = rows.shape[0]
+    block = 0
+    for r in range(m):
+        i = rows[r]
+        while start[block + 1] <= i:
+            block += 1
+        s = scale[block]
+        F[r] = sigma[i]
+        for c in range(m):
+            J[r, c] = G[i, rows[c]]
+        J[r, r] += compliance + 1e-12 * s
+        if kind[block] != CONTACT or i != start[block] + 2:
+            continue
+        # The contact's three rows are there now: see whether it slides.
+        a = i - 2
+        normal = max(impulse[a] - sigma[a] / s, 0.0)
+        x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
+        length, radius = math.sqrt(x * x + y * y), bound[block] * normal
+        if length <= radius:
+            continue
+        ux, uy, ratio = x / length, y / length, radius / length
+        F[r - 1], F[r] = s * (impulse[a + 1] - radius * ux), s * (impulse[a + 2] - radius * uy)
+        # d(radius·u) = μ·u·d(normal) + ratio·(1 − u·uᵀ)·d(x, y), with d(x, y) = dλ_T − dσ_T/s
+        xx, xy, yy = ratio * (1.0 - ux * ux), -ratio * ux * uy, ratio * (1.0 - uy * uy)
+        for c in range(m):
+            gn, gx, gy = G[a, rows[c]], G[a + 1, rows[c]], G[a + 2, rows[c]]
+            J[r - 1, c] = bound[block] * ux * gn + xx * gx + xy * gy
+            J[r, c] = bound[block] * uy * gn + xy * gx + yy * gy
+        J[r - 1, r - 1] += s * (1.0 - xx)
+        J[r - 1, r] -= s * xy
+        J[r, r - 1] -= s * xy
+        J[r, r] += s * (1.0 - yy)
+        J[r - 1, r - 2] -= s * bound[block] * ux
+        J[r, r - 2] -= s * bound[block] * uy
 
 
 @numba.njit(cache=True)
@@ -266,7 +254,7 @@ def solve(
         sweeps_left = min(sweeps, iterations - total)
         total += gauss_seidel(G, kind, start, bound, scale, impulse, sigma, sweeps_left, 0.1 * tolerance)
         velocity(G, g, impulse, sigma)
-        taken, error = newton(G, g, kind, start, bound, scale, impulse, sigma, 12, tolerance)
+        taken, error = newton(G, g, kind, start, bound, scale, impulse, sigma, 40, tolerance)
         total += taken
         sweeps = 2 * sweeps
     classify(kind, start, bound, scale, impulse, sigma, mode)
