@@ -178,9 +178,7 @@ class TestGradients:
         errors = gradient_errors(simulator, at_rest(scene, state), ("q",), step=1e-6)
         assert errors["v/q"] < 1e-6
 
-    @pytest.mark.parametrize(
-        "name", ["half_cheetah", "ant", "dm_humanoid", "humanoid", "dm_cheetah", "quadruped"]
-    )
+    @pytest.mark.parametrize("name", ["half_cheetah", "ant", "dm_humanoid", "humanoid", "dm_cheetah", "quadruped"])
     def test_robots_along_a_motion_in_contact(self, name: str) -> None:
         scene = tg.scenes.quadruped() if name == "quadruped" else robots.get(name)
         simulator = tg.Simulator(scene, contact=TIGHT)
