@@ -56,22 +56,43 @@ def project(kind: int, bound: float, x: Array) -> None:
 
 
 @numba.njit(cache=True)
-def residual(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
-    """Largest violation of the laws, as a velocity: how far each block is from its fixed point.
+def _deviation(kind: int, bound: float, s: float, impulse: Array, sigma: Array, out: Array) -> None:
+    """Fill out with λ − proj(λ − σ/s) of one block: zero if and only if it obeys its law, for any positive s."""
+    width = impulse.shape[0]
+    for i in range(width):
+        out[i] = impulse[i] - sigma[i] / s
+    project(kind, bound, out)
+    for i in range(width):
+        out[i] = impulse[i] - out[i]
 
-    λ solves the problem if and only if λ = proj(λ − σ/s) for any positive s; `scale` is the block's own response s to
-    an impulse, so that the deviation s·|λ − proj(λ − σ/s)| is a velocity.
-    """
+
+@numba.njit(cache=True)
+def residual(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
+    """Largest violation of the laws, as a velocity; `scale` is each block's own response s to an impulse."""
     worst = 0.0
     x = np.empty(3)
     for b in range(kind.shape[0]):
-        a, width, s = start[b], start[b + 1] - start[b], scale[b]
-        for i in range(width):
-            x[i] = impulse[a + i] - sigma[a + i] / s
-        project(kind[b], bound[b], x)
-        for i in range(width):
-            worst = max(worst, s * abs(impulse[a + i] - x[i]))
+        a, z = start[b], start[b + 1]
+        _deviation(kind[b], bound[b], scale[b], impulse[a:z], sigma[a:z], x)
+        for i in range(z - a):
+            worst = max(worst, scale[b] * abs(x[i]))
     return worst
+
+
+@numba.njit(cache=True)
+def merit(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
+    """The violation as an energy, over all blocks: what a Newton step must reduce.
+
+    The largest violation alone, which decides convergence, would forbid steps that trade one block for another.
+    """
+    total = 0.0
+    x = np.empty(3)
+    for b in range(kind.shape[0]):
+        a, z = start[b], start[b + 1]
+        _deviation(kind[b], bound[b], scale[b], impulse[a:z], sigma[a:z], x)
+        for i in range(z - a):
+            total += scale[b] * x[i] * x[i]
+    return total
 
 
 @numba.njit(cache=True)

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, project, residual, velocity
+from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, merit, project, residual, velocity
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -72,24 +72,6 @@ def _add(G: Array, impulse: Array, sigma: Array, row: int, amount: float, n: int
         for i in range(n):
             sigma[i] += G[i, row] * amount
     return abs(amount)
-
-
-@numba.njit(cache=True)
-def merit(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
-    """The deviation from the fixed point as an energy, over all blocks: what a Newton step must reduce.
-
-    The largest deviation alone, which decides convergence, would forbid steps that trade one block for another.
-    """
-    total = 0.0
-    x = np.empty(3)
-    for b in range(kind.shape[0]):
-        a, width, s = start[b], start[b + 1] - start[b], scale[b]
-        for i in range(width):
-            x[i] = impulse[a + i] - sigma[a + i] / s
-        project(kind[b], bound[b], x)
-        for i in range(width):
-            total += s * (impulse[a + i] - x[i]) ** 2
-    return total
 
 
 @numba.njit(cache=True)
