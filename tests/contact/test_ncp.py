@@ -32,6 +32,16 @@ class TestPhysics:
         np.testing.assert_allclose(trajectory.contacts[-1].force.sum(axis=0), [0, 0, weight], atol=1e-6)
         assert set(trajectory.contacts[-1].mode) == {"sticking"}
 
+    def test_contacts_of_a_step_outlive_the_next_ones(self) -> None:
+        simulator = tg.Simulator(tg.scenes.cube(), contact="ncp")
+        state = simulator.initial_state("resting")
+        out = simulator.step(state)
+        kept = [np.array(array) for array in out.contacts[:5]]
+        moved = simulator.scene.integrate(state.q, [0.3, 0.2, 1e-3, 0, 0, 0])
+        simulator.step(state.replace(q=moved))
+        for before, after in zip(kept, out.contacts[:5], strict=True):
+            np.testing.assert_array_equal(before, after)
+
     @pytest.mark.parametrize("friction", [0.1, 0.3, 0.36, 0.37, 0.6])
     def test_a_block_on_a_slope_slides_above_the_friction_angle_only(self, friction: float) -> None:
         scene = tg.scenes.slope().replace(friction=friction)

@@ -149,7 +149,8 @@ class NcpEngine:
         mujoco.mj_fwdVelocity(m, d)
         mujoco.mj_fwdActuation(m, d)
         found = d.contact
-        where = found.pos, found.frame, found.dist, found.geom
+        # Copies: MuJoCo's arrays are views of memory that the next step writes over.
+        where = found.pos.copy(), found.frame.copy(), found.dist.copy(), found.geom.copy()
         result = compiled_step(
             *self._records, self._column, self._settings, *self._smooth, q, v, *self._forces, tau,
             self._dynamics.implicit_h, *where, found.friction, *self._previous,
