@@ -30,7 +30,16 @@ DOF = np.dtype(
     ]
 )
 BODY = np.dtype([("last_dof", np.int64), ("root", np.int64)])
-GEOM = np.dtype([("body", np.int64), ("kind", np.int64), ("size", np.float64, 3), ("restitution", np.float64)])
+GEOM = np.dtype(
+    [
+        ("body", np.int64),
+        ("kind", np.int64),
+        ("size", np.float64, 3),
+        ("restitution", np.float64),
+        ("first_face", np.int64),  # of its convex hull, among the faces of all hulls; meshes only
+        ("faces", np.int64),
+    ]
+)
 
 
 def tree_records(m: mujoco.MjModel, damper: Array, restitution: Array) -> tuple[Records, Records, Records]:
@@ -56,6 +65,9 @@ def tree_records(m: mujoco.MjModel, damper: Array, restitution: Array) -> tuple[
     geoms = np.zeros(m.ngeom, dtype=GEOM)
     geoms["body"], geoms["kind"], geoms["size"] = m.geom_bodyid, m.geom_type, m.geom_size
     geoms["restitution"] = restitution
+    for g in np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)):
+        mesh = m.geom_dataid[g]
+        geoms[g]["first_face"], geoms[g]["faces"] = m.mesh_polyadr[mesh], m.mesh_polynum[mesh]
     return dofs, bodies, geoms
 
 
