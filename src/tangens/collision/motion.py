@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 
-import mujoco
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from tangens.collision.shapes import (
     CYLINDER,
     ELLIPSOID,
     FACING,
+    FEATURE,
     PLANE,
     SPHERE,
     UNKNOWN,
@@ -37,13 +37,6 @@ Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
 _TANGENT = 1e-4  # cosine between the normal and a flat of a touching point
-
-
-def sharpen(m: mujoco.MjModel) -> None:
-    """Set the options under which contact points and normals are as accurate as MuJoCo can make them."""
-    m.opt.ccd_tolerance = 1e-14
-    m.opt.ccd_iterations = 200
-    m.opt.disableflags &= ~(int(mujoco.mjtDisableBit.mjDSBL_MULTICCD) | int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD))
 
 
 @numba.njit(cache=True)
@@ -59,7 +52,7 @@ def contact_response(
     """
     if geoms[geom[0]].kind == PLANE:
         return _over_plane(geoms, hulls, geom[1], xpos, xmat, p, frame, gap, D)
-    f = np.empty((2, 9))
+    f = np.empty((2, FEATURE))
     h = 0.5 * gap
     nx, ny, nz = frame[0], frame[1], frame[2]
     zero = find_feature(
@@ -68,7 +61,7 @@ def contact_response(
     one = find_feature(
         geoms, hulls, geom[1], xpos, xmat, frame, p[0] + h * nx, p[1] + h * ny, p[2] + h * nz, -1.0, f[1]
     )
-    if zero == UNKNOWN or one == UNKNOWN:
+    if UNKNOWN in (zero, one):
         return False
     local = np.zeros((7, 6))  # D in the axes of the frame
     if one >= FACING:  # where both face each other, MuJoCo clips the face of geom 0 by that of geom 1
@@ -102,7 +95,7 @@ def _over_plane(
     D[1, 3], D[1, 5] = -arm * nz, arm * nx
     D[2, 3], D[2, 4] = arm * ny, -arm * nx
     if kind == ELLIPSOID:
-        f = np.empty(9)
+        f = np.empty(FEATURE)
         find_feature(geoms, hulls, g, xpos, xmat, frame, p[0], p[1], p[2], -1.0, f)
         for i in range(3):
             a, b = frame[3 + i], frame[6 + i]
@@ -150,24 +143,23 @@ def _roll(xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, D: Array
 
 
 @numba.njit(cache=True)
-def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array) -> bool:
-    """The touching point of two surfaces: A₀·s₀ = B₀·t and A₁·s₁ = B₁·(ω − t), with A = 0 along flats."""
-    A, B = np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+def tangent_laws(frame: Array, zero: int, one: int, f: Array, A: Array, B: Array) -> bool:
+    """Fill A, B (2, 2, 2) of A₀·s₀ = B₀·t and A₁·s₁ = B₁·(ω − t) in the tangents of the frame; A = 0 along flats.
+
+    False when a flat is not tangential: then the point is not where two surfaces touch.
+    """
+    A[:] = 0.0
+    B[:] = 0.0
     for side in range(2):
         flats = zero if side == 0 else one
-        a, b = A[side], B[side]
-        g = f[side]
+        a, b, g = A[side], B[side], f[side]
+        for k in range(flats):
+            if abs(_dot(frame, 0, g, 3 * k)) > _TANGENT:
+                return False
         if flats == 2:
             b[0, 0] = b[1, 1] = 1.0
-            if abs(g[0] * frame[0] + g[1] * frame[1] + g[2] * frame[2]) > _TANGENT:
-                return False
-            if abs(g[3] * frame[0] + g[4] * frame[1] + g[5] * frame[2]) > _TANGENT:
-                return False
         elif flats == 1:
-            if abs(g[0] * frame[0] + g[1] * frame[1] + g[2] * frame[2]) > _TANGENT:
-                return False
-            u = g[0] * frame[3] + g[1] * frame[4] + g[2] * frame[5]
-            v = g[0] * frame[6] + g[1] * frame[7] + g[2] * frame[8]
+            u, v = _dot(frame, 1, g, 0), _dot(frame, 2, g, 0)
             s = 1.0 / math.sqrt(u * u + v * v)
             u, v = u * s, v * s
             c = v * v * g[6] - 2.0 * u * v * g[7] + u * u * g[8]  # across the flat
@@ -177,6 +169,15 @@ def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array
             a[0, 0] = a[1, 1] = 1.0
             b[0, 0], b[0, 1], b[1, 1] = g[6], g[7], g[8]
         a[1, 0], b[1, 0] = a[0, 1], b[0, 1]
+    return True
+
+
+@numba.njit(cache=True)
+def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array) -> bool:
+    """The touching point of two surfaces."""
+    A, B = np.empty((2, 2, 2)), np.empty((2, 2, 2))
+    if not tangent_laws(frame, zero, one, f, A, B):
+        return False
     h = 0.5 * gap
     # Unknowns s₀, t; right sides for v, ω.
     M = np.zeros((4, 8))
@@ -187,7 +188,7 @@ def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array
             M[2 + i, j] = M[2 + i, 4 + j] = A[1, i, j]
             M[2 + i, 2 + j] = gap * A[1, i, j] + B[1, i, j]
             M[2 + i, 6 + j] = h * A[1, i, j] + B[1, i, j]
-    if not _eliminate(M):
+    if not eliminate(M):
         return False
     local[0, 0] = 0.5
     local[6, 0] = 1.0
@@ -204,7 +205,7 @@ def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array
 
 
 @numba.njit(cache=True)
-def _eliminate(M: Array) -> bool:
+def eliminate(M: Array) -> bool:
     """Solve the square system on the left of M for the right sides, in place; False when it is singular."""
     n, columns = M.shape
     scale = 0.0
@@ -267,7 +268,7 @@ def _corner(frame: Array, gap: float, face: int, zero: int, one: int, f: Array, 
         M[i, 3 + i] = -1.0
     M[0, 2] = -1.0
     M[1, 7], M[1, 8], M[2, 7], M[2, 8] = side * (h + c[6]), side * c[7], side * c[7], side * (h + c[8])
-    if not _eliminate(M):
+    if not eliminate(M):
         return False
     # p moves by s₀ + h·t + ½ġ·n, where s₀ = its slides + C₀·t
     P = np.zeros((3, 6))

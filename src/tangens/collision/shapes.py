@@ -30,7 +30,8 @@ FACING = 4  # added to the number of flats when the contact normal is that of a 
 ON_SURFACE = 1e-6  # distance to a feature, relative to the size of the shape: MuJoCo's meshes are single precision
 ALIGNED = 1e-6  # angle between normals that are the same
 _SIDES = 16  # MuJoCo clips the caps of cylinders as polygons with so many sides, the first corner on the x axis
-_FEATURE = 9  # floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22)
+# Floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22), a point of a hull.
+FEATURE = 12
 
 
 class Hulls(NamedTuple):
@@ -71,7 +72,7 @@ def find_feature(
     mx = R[0] * a + R[3] * b + R[6] * c
     my = R[1] * a + R[4] * b + R[7] * c
     mz = R[2] * a + R[5] * b + R[8] * c
-    out[:_FEATURE] = 0.0
+    out[:FEATURE] = 0.0
     kind, size = geoms[g].kind, geoms[g].size
     if kind == SPHERE:
         out[6] = out[8] = size[0]
@@ -250,6 +251,7 @@ def _polygon(
         length = math.sqrt(ux * ux + uy * uy + uz * uz)
         if ax * ax + ay * ay + az * az < near * near:
             out[:6] = 0.0
+            out[9], out[10], out[11] = p[0], p[1], p[2]
             return 0
         if length < near:
             continue
@@ -261,6 +263,7 @@ def _polygon(
                 if flats != 0:
                     out[:6] = 0.0
                     _along(R, ux, uy, uz, out)
+                    out[9], out[10], out[11] = p[0], p[1], p[2]
         elif across < 0.0:
             inside = False
     if best == 1:
@@ -269,6 +272,8 @@ def _polygon(
         return UNKNOWN
     if flats in (UNKNOWN, 2):
         _local_face(R, n[0], n[1], n[2], out)
+        p = hulls.corner[begin]
+        out[9], out[10], out[11] = p[0], p[1], p[2]
         return 2
     return flats
 
