@@ -1,0 +1,191 @@
+"""The derivative of a contact is that of what MuJoCo reports, for every pair of shapes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tangens.collision.accuracy import polish, sharpen
+from tangens.collision.motion import contact_response
+from tangens.collision.randomized import RandomizedContacts
+from tangens.collision.rows import tree_records
+from tangens.collision.shapes import hull_tables, shape_motion
+
+Array = NDArray[np.float64]
+
+SHAPES = {
+    "plane": 'type="plane" size="1 1 1"',
+    "sphere": 'type="sphere" size=".12"',
+    "capsule": 'type="capsule" size=".08 .15"',
+    "ellipsoid": 'type="ellipsoid" size=".1 .15 .2"',
+    "cylinder": 'type="cylinder" size=".1 .14"',
+    "box": 'type="box" size=".1 .14 .18"',
+    "mesh": 'type="mesh" mesh="stone"',
+}
+SIZES = {"sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
+PAIRS = [pair for pair in itertools.combinations_with_replacement(SHAPES, 2) if pair != ("plane", "plane")]
+STEP = 1e-6
+# Central differences of positions of order 0.1 m rounded to 1e-17 m, and their own error STEP² · (third derivative,
+# up to 1e5 where a rim or a gap of 3 mm bends sharply).
+TOLERANCE = 1e-6
+
+
+class Contacts(NamedTuple):
+    geom: NDArray[np.int32]
+    p: Array
+    frame: Array
+    gap: Array
+
+
+def stone() -> str:
+    directions = np.random.default_rng(5).normal(size=(14, 3))
+    return " ".join(f"{x:.6f}" for x in (0.17 * directions / np.linalg.norm(directions, axis=1)[:, None]).ravel())
+
+
+def turn(w: Array) -> Array:
+    quaternion, R = np.zeros(4), np.zeros(9)
+    angle = np.linalg.norm(w)
+    mujoco.mju_axisAngle2Quat(quaternion, w / max(angle, 1e-300), angle)
+    mujoco.mju_quat2Mat(R, quaternion)
+    return R.reshape(3, 3)
+
+
+class Pair:
+    """Two bodies that can be put anywhere, and the contacts between them."""
+
+    def __init__(self, one: str, two: str, margin: float = 0.01) -> None:
+        bodies = "".join(
+            f'<body mocap="true"><geom {SHAPES.get(shape, shape)} margin="{margin}"/></body>' for shape in (one, two)
+        )
+        spec = f'<mujoco><asset><mesh name="stone" vertex="{stone()}"/></asset><worldbody>{bodies}<body><freejoint/>'
+        spec += '<geom size=".01" contype="0" conaffinity="0"/></body></worldbody></mujoco>'
+        # MuJoCo does not collide what is fixed: pairs of mocap bodies are asked for by name.
+        spec = spec.replace('<body mocap="true"><geom ', '<body mocap="true"><geom name="a" ', 1)
+        head, tail = spec.rsplit('<body mocap="true"><geom type', 1)
+        spec = head + '<body mocap="true"><geom name="b" type' + tail
+        spec = spec.replace("</worldbody>", f'</worldbody><contact><pair geom1="a" geom2="b" margin="{margin}"/></contact>')
+        self.model = mujoco.MjModel.from_xml_string(spec)
+        sharpen(self.model)
+        self.data = mujoco.MjData(self.model)
+        self.hulls = hull_tables(self.model)
+        self.refresh()
+
+    def refresh(self) -> None:
+        m = self.model
+        self.geoms = tree_records(m, np.zeros((m.nv, 3)), np.zeros(m.ngeom))[2]
+
+    def put(self, body: int, x: Array, R: Array) -> None:
+        self.data.mocap_pos[body] = x
+        mujoco.mju_mat2Quat(self.data.mocap_quat[body], R.ravel())
+
+    def contacts(self, exact: bool = True) -> Contacts:
+        m, d = self.model, self.data
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        mujoco.mj_collision(m, d)
+        c = d.contact
+        out = Contacts(np.array(c.geom), np.array(c.pos), np.array(c.frame), np.array(c.dist))
+        for i in range(len(out.gap) if exact else 0):
+            out.gap[i] = polish(
+                self.geoms, self.hulls, out.geom[i], d.geom_xpos, d.geom_xmat, out.p[i], out.frame[i], out.gap[i]
+            )
+        return out
+
+    def response(self, contacts: Contacts, i: int) -> tuple[bool, Array]:
+        D = np.full((7, 6), np.nan)
+        known = contact_response(
+            self.geoms, self.hulls, contacts.geom[i], self.data.geom_xpos, self.data.geom_xmat, contacts.p[i],
+            contacts.frame[i], contacts.gap[i], D,
+        )  # fmt: skip
+        return known, D
+
+    def approach(self, rng: np.random.Generator, plane: bool) -> tuple[Array, Array]:
+        """Put the bodies in random poses 3 mm apart or into each other; the pose of body 1."""
+        R0, R1 = turn(2.0 * rng.normal(size=3)), turn(2.0 * rng.normal(size=3))
+        direction = rng.normal(size=3)
+        direction = R0[:, 2] if plane else direction / np.linalg.norm(direction)
+        target = rng.choice([-3e-3, 3e-3])
+        self.put(0, np.zeros(3), R0)
+        margin = self.model.pair_margin[0]
+        self.model.pair_margin[0] = 0.3
+        low, high = 0.0, 1.0
+        for _ in range(45):
+            middle = 0.5 * (low + high)
+            self.put(1, middle * direction, R1)
+            gap = self.contacts(exact=False).gap.min(initial=1.0)
+            low, high = (middle, high) if gap < target else (low, middle)
+        self.model.pair_margin[0] = margin
+        return middle * direction, R1
+
+
+def nearest(contacts: Contacts, p: Array) -> int:
+    """MuJoCo numbers the corners of a patch anew when it wants to: the same corner is the nearest one."""
+    return int(np.argmin(np.linalg.norm(contacts.p - p, axis=1)))
+
+
+def differences(pair: Pair, x: Array, R: Array, at: Contacts, i: int) -> Array | None:
+    """Of (p, n, gap) by the twist of the body of geom 1 about p; None if contacts come or go."""
+    moved = int(at.geom[i, 1])
+    body = moved
+    # poses are of bodies, and meshes sit anywhere in theirs
+    x, R = pair.data.mocap_pos[body].copy(), _matrix(pair.data.mocap_quat[body])
+    out = np.empty((7, 6))
+    for k in range(6):
+        ends = []
+        for sign in (1.0, -1.0):
+            twist = np.zeros(6)
+            twist[k] = sign * STEP
+            Q = turn(twist[3:])
+            pair.put(body, at.p[i] + Q @ (x - at.p[i]) + twist[:3], Q @ R)
+            now = pair.contacts()
+            if len(now.gap) != len(at.gap):
+                pair.put(body, x, R)
+                return None
+            j = nearest(now, at.p[i])
+            ends.append(np.concatenate([now.p[j], now.frame[j, :3], now.gap[j : j + 1]]))
+        out[:, k] = (ends[0] - ends[1]) / (2.0 * STEP)
+    pair.put(body, x, R)
+    pair.contacts()
+    return out
+
+
+def _matrix(quaternion: Array) -> Array:
+    R = np.zeros(9)
+    mujoco.mju_quat2Mat(R, quaternion)
+    return R.reshape(3, 3)
+
+
+def as_seen(D: Array, n: Array) -> Array:
+    """(p, n, gap) by the twist."""
+    return np.concatenate([D[:3], np.cross(D[3:6].T, n).T, D[6:]])
+
+
+def worst(pair: Pair, x: Array, R: Array) -> list[float]:
+    """Relative errors of the contacts that stay."""
+    at = pair.contacts()
+    errors = []
+    for i in range(len(at.gap)):
+        known, D = pair.response(at, i)
+        reference = differences(pair, x, R, at, i)
+        if reference is not None:
+            assert known
+            ours = as_seen(D, at.frame[i, :3])
+            errors.append(float(np.abs(ours - reference).max() / max(1.0, np.abs(reference).max())))
+    return errors
+
+
+class TestPoses:
+    @pytest.mark.parametrize(("one", "two"), PAIRS)
+    def test_a_contact_moves_as_differences_say(self, one: str, two: str) -> None:
+        pair, rng = Pair(one, two), np.random.default_rng(11)
+        errors = []
+        for _ in range(6):
+            errors += worst(pair, *pair.approach(rng, one == "plane"))
+        assert len(errors) >= 5
+        assert np.max(errors) < 10 * TOLERANCE, errors
+        assert np.median(errors) < TOLERANCE, errors
