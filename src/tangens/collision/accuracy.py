@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from tangens.collision.motion import eliminate, tangent_laws
 from tangens.collision.shapes import (
-    BOX, CAPSULE, CYLINDER, ELLIPSOID, FACING, FEATURE, MESH, ON_SURFACE, SPHERE, UNKNOWN, Hulls, find_feature
+    BOX,
+    CAPSULE,
+    CYLINDER,
+    ELLIPSOID,
+    FACING,
+    FEATURE,
+    MESH,
+    ON_SURFACE,
+    SPHERE,
+    UNKNOWN,
+    Hulls,
+    find_feature,
 )
 
 Array = NDArray[np.float64]

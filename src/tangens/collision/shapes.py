@@ -28,6 +28,7 @@ UNKNOWN = -1
 FACING = 4  # added to the number of flats when the contact normal is that of a face which holds the point
 
 ON_SURFACE = 1e-6  # distance to a feature, relative to the size of the shape: MuJoCo's meshes are single precision
+OFF_SURFACE = 3e-3  # relative to a radius: more than the error of MuJoCo's normals
 ALIGNED = 1e-6  # angle between normals that are the same
 _SIDES = 16  # MuJoCo clips the caps of cylinders as polygons with so many sides, the first corner on the x axis
 # Floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22), a point of a hull.
@@ -81,6 +82,9 @@ def find_feature(
         _face(frame[0], frame[1], frame[2], out)
         return FACING + 2
     if kind == CAPSULE:
+        # Beside a first contact MuJoCo may report others of poses turned a little, off the surface: they move otherwise.
+        if math.hypot(x - size[0] * mx, y - size[0] * my) > OFF_SURFACE * size[0]:
+            return UNKNOWN
         out[6] = out[8] = size[0]
         if abs(z - size[0] * mz) > size[1] - ON_SURFACE * (size[0] + size[1]):
             return 0
