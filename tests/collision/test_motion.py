@@ -49,7 +49,7 @@ def stone() -> str:
 
 def turn(w: Array) -> Array:
     quaternion, R = np.zeros(4), np.zeros(9)
-    angle = np.linalg.norm(w)
+    angle = float(np.linalg.norm(w))
     mujoco.mju_axisAngle2Quat(quaternion, w / max(angle, 1e-300), angle)
     mujoco.mju_quat2Mat(R, quaternion)
     return R.reshape(3, 3)
@@ -106,8 +106,8 @@ class Pair:
         )  # fmt: skip
         return known, D
 
-    def approach(self, rng: np.random.Generator, plane: bool) -> tuple[Array, Array]:
-        """Put the bodies in random poses 3 mm apart or into each other; the pose of body 1."""
+    def approach(self, rng: np.random.Generator, plane: bool) -> None:
+        """Put the bodies in random poses, 3 mm apart or 3 mm into each other."""
         R0, R1 = turn(2.0 * rng.normal(size=3)), turn(2.0 * rng.normal(size=3))
         direction = rng.normal(size=3)
         direction = R0[:, 2] if plane else direction / np.linalg.norm(direction)
@@ -122,7 +122,6 @@ class Pair:
             gap = self.contacts(exact=False).gap.min(initial=1.0)
             low, high = (middle, high) if gap < target else (low, middle)
         self.model.pair_margin[0] = margin
-        return middle * direction, R1
 
 
 def nearest(contacts: Contacts, p: Array) -> int:
@@ -130,11 +129,9 @@ def nearest(contacts: Contacts, p: Array) -> int:
     return int(np.argmin(np.linalg.norm(contacts.p - p, axis=1)))
 
 
-def differences(pair: Pair, x: Array, R: Array, at: Contacts, i: int) -> Array | None:
+def differences(pair: Pair, at: Contacts, i: int) -> Array | None:
     """Of (p, n, gap) by the twist of the body of geom 1 about p; None if contacts come or go."""
-    moved = int(at.geom[i, 1])
-    body = moved
-    # poses are of bodies, and meshes sit anywhere in theirs
+    body = int(at.geom[i, 1])
     x, R = pair.data.mocap_pos[body].copy(), _matrix(pair.data.mocap_quat[body])
     out = np.empty((7, 6))
     for k in range(6):
@@ -167,13 +164,18 @@ def as_seen(D: Array, n: Array) -> Array:
     return np.concatenate([D[:3], np.cross(D[3:6].T, n).T, D[6:]])
 
 
-def worst(pair: Pair, x: Array, R: Array) -> list[float]:
-    """Relative errors of the contacts that stay."""
+def worst(pair: Pair) -> list[float]:
+    """Relative errors of the contacts that stay; all must be known but the extra ones of capsules on CCD shapes."""
     at = pair.contacts()
+    kinds = set(pair.model.geom_type[:2])
+    blurred = (
+        int(mujoco.mjtGeom.mjGEOM_CAPSULE) in kinds and len(at.gap) > 1 and int(mujoco.mjtGeom.mjGEOM_BOX) not in kinds
+    )
     errors = []
     for i in range(len(at.gap)):
         known, D = pair.response(at, i)
-        reference = differences(pair, x, R, at, i)
+        reference = differences(pair, at, i)
+        assert known or blurred
         if reference is not None and known:
             ours = as_seen(D, at.frame[i, :3])
             errors.append(float(np.abs(ours - reference).max() / max(1.0, np.abs(reference).max())))
@@ -186,7 +188,8 @@ class TestPoses:
         pair, rng = Pair(one, two), np.random.default_rng(11)
         errors = []
         for _ in range(6):
-            errors += worst(pair, *pair.approach(rng, one == "plane"))
+            pair.approach(rng, one == "plane")
+            errors += worst(pair)
         assert len(errors) >= 5
         assert np.max(errors) < 10 * TOLERANCE, errors
         assert np.median(errors) < TOLERANCE, errors
@@ -215,7 +218,7 @@ class TestPoses:
         pair.put(1, x, R)
         at = pair.contacts()
         assert len(at.gap) >= 3
-        errors = worst(pair, x, R)
+        errors = worst(pair)
         if tilt > 0.0:  # exactly parallel faces are a kink: corners come and go with the least tilt
             assert len(errors) >= 3
             assert max(errors) < TOLERANCE, errors
@@ -229,13 +232,12 @@ class TestPoses:
             x = np.array([0.12, 0.05, 0.1 + radius - 2e-3])
             pair.put(0, np.zeros(3), np.eye(3))
             pair.put(1, x, R)
-            errors = worst(pair, x, R)
+            errors = worst(pair)
             assert len(errors) == 2
-            # MuJoCo finds the lowest line of a cylinder to 1e-6 m only, and corners of patches are left as they are
-            assert max(errors) < (TOLERANCE if shape == "capsule" else 1e-2), errors
+            assert max(errors) < TOLERANCE, errors
 
     def test_equal_cubes_on_each_other_have_known_corners(self) -> None:
-        pair = Pair(*2 * ['type="box" size=".1 .1 .1"'], margin=0.01)
+        pair = Pair('type="box" size=".1 .1 .1"', 'type="box" size=".1 .1 .1"')
         pair.put(0, np.zeros(3), np.eye(3))
         pair.put(1, np.array([0.0, 0.0, 0.199]), np.eye(3))
         at = pair.contacts()
@@ -256,7 +258,7 @@ class TestAccuracy:
                 raw, fine = pair.contacts(exact=False), pair.contacts()
                 np.testing.assert_allclose(fine.p, raw.p, atol=2e-5)
                 np.testing.assert_allclose(fine.frame[:, :3], raw.frame[:, :3], atol=1e-4)
-                np.testing.assert_allclose(fine.gap, raw.gap, atol=1e-9)
+                np.testing.assert_allclose(fine.gap, raw.gap, atol=1e-8)
 
 
 class TestSizes:
@@ -320,7 +322,7 @@ class TestRandomized:
             errors.append(np.abs(as_seen(np.vstack([D, np.zeros(6)]), at.frame[0, :3])[:6] - exact).max())
         # Coal's points against an ellipsoid are as blurred as MuJoCo's: 1e-7 m over a step of 1e-3
         assert errors[1] < 5e-3
-        assert errors[1] < 0.1 * errors[0] + 1e-6
+        assert errors[1] < 0.2 * errors[0] + 1e-6
 
     def test_a_vertex_on_a_face_sees_its_neighbours(self) -> None:
         pair = Pair("plane", "box")

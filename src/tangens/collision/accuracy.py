@@ -50,7 +50,8 @@ def polish(
 ) -> float:  # fmt: skip
     """Correct p (3,) and frame (9,) of a contact in place and return its gap; leave alone what is exact already."""
     k0, k1 = geoms[geom[0]].kind, geoms[geom[1]].kind
-    if (k0 != ELLIPSOID and k0 != CYLINDER and k1 != ELLIPSOID and k1 != CYLINDER) or k0 < SPHERE or k1 < SPHERE:
+    curved = k0 in (ELLIPSOID, CYLINDER) or k1 in (ELLIPSOID, CYLINDER)
+    if not curved or k0 < SPHERE or k1 < SPHERE:
         return gap
     x, f, F = np.empty((2, 3)), np.empty((2, FEATURE)), frame.copy()
     A, B, M, e, slide = np.empty((2, 2, 2)), np.empty((2, 2, 2)), np.empty((4, 5)), np.empty(3), np.empty(3)
@@ -63,7 +64,9 @@ def polish(
             onto_surface(geoms, geom[side], xpos, xmat, F, sign, x[side])
             y = x[side]
             found = find_feature(geoms, hulls, geom[side], xpos, xmat, F, y[0], y[1], y[2], sign, f[side])
-            if found == UNKNOWN or FACING <= found < FACING + 2:  # corners of patches have exact normals
+            if found == FACING + 1 and step == 0:
+                return _over_edge(geoms, geom, xpos, xmat, p, frame, gap, side, f[side], x)
+            if found in (UNKNOWN, FACING):  # corners of patches have exact normals
                 return gap
             flats[side] = found % FACING
             if step and flats[side] != before[side]:
@@ -108,6 +111,43 @@ def polish(
     for i in range(3):
         p[i] = 0.5 * (x[0, i] + x[1, i])
     frame[:] = F
+    return distance
+
+
+@numba.njit(cache=True)
+def _over_edge(
+    geoms: Records, geom: NDArray[np.int32], xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, face: int,
+    f: Array, x: Array,
+) -> float:  # fmt: skip
+    """Correct the point where the line of a cylinder that lies on a face crosses an edge of it."""
+    g = geom[1 - face]
+    size, R, y = geoms[g].size, xmat[g], x[1 - face]
+    along = (y[0] - xpos[g, 0]) * R[2] + (y[1] - xpos[g, 1]) * R[5] + (y[2] - xpos[g, 2]) * R[8]
+    if geoms[g].kind != CYLINDER or abs(along) > size[1] - 1e-4 * (size[0] + size[1]):
+        return gap
+    sign = 2.0 * face - 1.0
+    onto_surface(geoms, g, xpos, xmat, frame, sign, y)
+    # Slide the points along axis and edge until they are over each other.
+    q, e = np.zeros(2), np.zeros((2, 2))
+    for k in range(2):
+        for i in range(3):
+            t = frame[3 + 3 * k + i]
+            q[k] += t * (x[face, i] - y[i])
+            e[k, 0] += t * R[3 * i + 2]
+            e[k, 1] -= t * f[i]
+    det = e[0, 0] * e[1, 1] - e[0, 1] * e[1, 0]
+    if abs(det) < 1e-6:
+        return gap
+    a, b = (q[0] * e[1, 1] - e[0, 1] * q[1]) / det, (e[0, 0] * q[1] - e[1, 0] * q[0]) / det
+    distance = 0.0
+    for i in range(3):
+        y[i] += a * R[3 * i + 2]
+        x[face, i] += b * f[i]
+        distance += (x[1, i] - x[0, i]) * frame[i]
+    if abs(a) + abs(b) > _FAR * (size[0] + size[1]):
+        return gap
+    for i in range(3):
+        p[i] = 0.5 * (x[0, i] + x[1, i])
     return distance
 
 

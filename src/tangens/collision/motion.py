@@ -36,6 +36,7 @@ from tangens.collision.shapes import (
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
+_PARALLEL = 0.98  # cosine between faces that MuJoCo may take to meet
 _TANGENT = 1e-4  # cosine between the normal and a flat of a touching point
 
 
@@ -61,10 +62,24 @@ def contact_response(
     one = find_feature(
         geoms, hulls, geom[1], xpos, xmat, frame, p[0] + h * nx, p[1] + h * ny, p[2] + h * nz, -1.0, f[1]
     )
+    local = np.zeros((7, 6))  # D in the axes of the frame
+    known = False
+    if zero % FACING > 0 and _tilt(frame, f[0]) > _PARALLEL:
+        # Faces may meet. MuJoCo clips that of geom 0 along its own normal m: look for the edge of geom 1 there.
+        s = gap / _tilt(frame, f[0])
+        x, y, z = p[0] - h * nx + s * f[0, 12], p[1] - h * ny + s * f[0, 13], p[2] - h * nz + s * f[0, 14]
+        below = find_feature(geoms, hulls, geom[1], xpos, xmat, frame, x, y, z, -1.0, f[1])
+        if FACING <= below < FACING + 2:
+            known = _clipped(frame, gap, zero % FACING, below % FACING, f, local)
+            if known:
+                _to_world(frame, local, D)
+            return known
+        one = find_feature(
+            geoms, hulls, geom[1], xpos, xmat, frame, p[0] + h * nx, p[1] + h * ny, p[2] + h * nz, -1.0, f[1]
+        )
     if UNKNOWN in (zero, one):
         return False
-    local = np.zeros((7, 6))  # D in the axes of the frame
-    if one >= FACING:  # where both face each other, MuJoCo clips the face of geom 0 by that of geom 1
+    if one >= FACING:
         known = _corner(frame, gap, 1, zero % FACING, one % FACING, f, local)
     elif zero >= FACING:
         known = _corner(frame, gap, 0, zero % FACING, one % FACING, f, local)
@@ -293,6 +308,51 @@ def _corner(frame: Array, gap: float, face: int, zero: int, one: int, f: Array, 
     local[6, 3] = 0.0
     if face == 1:  # the frame turns with body 1: n × (w × n)
         local[4, 4] = local[5, 5] = 1.0
+    return True
+
+
+@numba.njit(cache=True)
+def _tilt(frame: Array, f: Array) -> float:
+    """Cosine between the contact normal and that of the face of geom 0 (0 if it has none)."""
+    return frame[0] * f[12] + frame[1] * f[13] + frame[2] * f[14]
+
+
+@numba.njit(cache=True)
+def _clipped(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array) -> bool:
+    """A corner of the face of geom 0 after it was clipped by planes through edges of geom 1, along its own normal m.
+
+    The corner x₀ is on an edge of geom 0 and over an edge of geom 1, or it is over a vertex of geom 1. The contact
+    normal is that of the face of geom 1.
+    """
+    h, s = 0.5 * gap, gap / _tilt(frame, f[0])
+    m0, m1, m2 = _dot(frame, 0, f[0], 12), _dot(frame, 1, f[0], 12), _dot(frame, 2, f[0], 12)
+    # Velocity, per twist, of the point of body 1 below x₀ (along m); in the axes of the frame
+    r0, r1, r2 = s * m0 - h, s * m1, s * m2
+    V = np.zeros((3, 6))
+    V[0, 0] = V[1, 1] = V[2, 2] = 1.0
+    V[0, 4], V[0, 5], V[1, 3], V[1, 5], V[2, 3], V[2, 4] = r2, -r1, -r2, r0, r1, -r0
+    if zero == 1 and one == 1:
+        e0, e1, e2 = _dot(frame, 0, f[1], 0), _dot(frame, 1, f[1], 0), _dot(frame, 2, f[1], 0)
+        u0, u1, u2 = _dot(frame, 0, f[0], 0), _dot(frame, 1, f[0], 0), _dot(frame, 2, f[0], 0)
+        k0, k1, k2 = e1 * m2 - e2 * m1, e2 * m0 - e0 * m2, e0 * m1 - e1 * m0
+        across = k0 * u0 + k1 * u1 + k2 * u2
+        if abs(across) < 1e-9:
+            return False
+        for j in range(6):
+            a = (k0 * V[0, j] + k1 * V[1, j] + k2 * V[2, j]) / across
+            local[0, j], local[1, j], local[2, j] = a * u0, a * u1, a * u2
+    elif zero == 2 and one == 0:
+        for j in range(6):
+            a = m0 * V[0, j] + m1 * V[1, j] + m2 * V[2, j]
+            local[0, j], local[1, j], local[2, j] = V[0, j] - a * m0, V[1, j] - a * m1, V[2, j] - a * m2
+    elif zero != 1 or one != 0:  # an edge over a vertex is a kink: x₀ keeps its body
+        return False
+    for j in range(6):
+        local[6, j] = (1.0 if j == 0 else 0.0) - local[0, j]
+        local[0, j] += 0.5 * local[6, j]
+    local[1, 5] += h
+    local[2, 4] -= h
+    local[4, 4] = local[5, 5] = 1.0
     return True
 
 

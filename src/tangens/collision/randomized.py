@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import coal
+import coal  # type: ignore[import-untyped]
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ class RandomizedContacts:
             )
             change[k, :3] = (ahead[0] - behind[0]) / (2.0 * self.scale)
             change[k, 3:] = np.cross(n, ahead[1] - behind[1]) / (2.0 * self.scale)
-        return np.linalg.lstsq(xi, change, rcond=None)[0].T
+        return np.asarray(np.linalg.lstsq(xi, change, rcond=None)[0].T, dtype=np.float64)
 
     def _contact(
         self, zero: Any, one: Any, still: Any, xpos: Array, xmat: Array, p: Array, twist: Array

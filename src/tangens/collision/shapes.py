@@ -30,9 +30,11 @@ FACING = 4  # added to the number of flats when the contact normal is that of a 
 ON_SURFACE = 1e-6  # distance to a feature, relative to the size of the shape: MuJoCo's meshes are single precision
 OFF_SURFACE = 3e-3  # relative to a radius: more than the error of MuJoCo's normals
 ALIGNED = 1e-6  # angle between normals that are the same
+_LOWEST = 2e-3  # angle by which MuJoCo may miss the line of a cylinder that a face touches
 _SIDES = 16  # MuJoCo clips the caps of cylinders as polygons with so many sides, the first corner on the x axis
-# Floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22), a point of a hull.
-FEATURE = 12
+# Floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22), a point of a hull in
+# its own frame, the normal in the world of the face that holds the point and is turned most to the other shape (or 0).
+FEATURE = 15
 
 
 class Hulls(NamedTuple):
@@ -82,7 +84,7 @@ def find_feature(
         _face(frame[0], frame[1], frame[2], out)
         return FACING + 2
     if kind == CAPSULE:
-        # Beside a first contact MuJoCo may report others of poses turned a little, off the surface: they move otherwise.
+        # Beside a first contact MuJoCo may report others, of poses turned a little: they are off the surface.
         if math.hypot(x - size[0] * mx, y - size[0] * my) > OFF_SURFACE * size[0]:
             return UNKNOWN
         out[6] = out[8] = size[0]
@@ -114,6 +116,12 @@ def _along(R: Array, x: float, y: float, z: float, out: Array) -> None:
     s = 1.0 / math.sqrt(x * x + y * y + z * z)
     for i in range(3):
         out[i] = s * (R[3 * i] * x + R[3 * i + 1] * y + R[3 * i + 2] * z)
+
+
+@numba.njit(cache=True)
+def _normal(R: Array, x: float, y: float, z: float, out: Array) -> None:
+    for i in range(3):
+        out[12 + i] = R[3 * i] * x + R[3 * i + 1] * y + R[3 * i + 2] * z
 
 
 @numba.njit(cache=True)
@@ -164,7 +172,7 @@ def _cylinder(
     on_cap, on_side = abs(abs(z) - half) < near, abs(reach - radius) < near
     facing = FACING if slope < ALIGNED and on_cap else 0
     # The rim and the side turn with the normal, unless the point is a corner of the polygon that stands for the cap.
-    turning = on_side and slope >= ALIGNED and abs(x * my - y * mx) < 1e-4 * radius * slope
+    turning = on_side and slope >= ALIGNED and abs(x * my - y * mx) < _LOWEST * radius * slope
     if turning:
         tx, ty = -my / slope, mx / slope
         a, b, c = R[0] * tx + R[1] * ty, R[3] * tx + R[4] * ty, R[6] * tx + R[7] * ty
@@ -177,6 +185,7 @@ def _cylinder(
         return 1
     if not on_cap:
         return UNKNOWN
+    _normal(R, 0.0, 0.0, math.copysign(1.0, z), out)
     angle = math.atan2(y, x) * _SIDES / (2.0 * math.pi)
     if on_side and abs(angle - round(angle)) * radius < 10.0 * near:
         return facing
@@ -201,6 +210,13 @@ def _box(
         or (k and abs(mz) > 0.5 and math.sqrt(mx * mx + my * my) < ALIGNED)
     ):
         facing = FACING
+    a, b, c = abs(mx) if i else 0.0, abs(my) if j else 0.0, abs(mz) if k else 0.0
+    if a >= b and a >= c:
+        _normal(R, math.copysign(1.0, x), 0.0, 0.0, out)
+    elif b >= c:
+        _normal(R, 0.0, math.copysign(1.0, y), 0.0, out)
+    else:
+        _normal(R, 0.0, 0.0, math.copysign(1.0, z), out)
     fixed = int(i) + int(j) + int(k)
     if fixed == 3:
         return facing
@@ -219,7 +235,7 @@ def _mesh(
     out: Array,
 ) -> int:  # fmt: skip
     """The nearest of corner, edge and face, within tolerance."""
-    reach = 0.0
+    reach, most = 0.0, -2.0
     flats, facing = UNKNOWN, 0
     for face in range(start, start + count):
         begin, end = hulls.first[face], hulls.first[face + 1]
@@ -233,7 +249,11 @@ def _mesh(
         if found == UNKNOWN:
             continue
         flats = found
-        if abs(n[0] * mx + n[1] * my + n[2] * mz) > 0.5:
+        toward = n[0] * mx + n[1] * my + n[2] * mz
+        if toward > most:
+            most = toward
+            _normal(R, n[0], n[1], n[2], out)
+        if toward > 0.5:
             a, b, c = n[1] * mz - n[2] * my, n[2] * mx - n[0] * mz, n[0] * my - n[1] * mx
             if math.sqrt(a * a + b * b + c * c) < ALIGNED:
                 facing = FACING
