@@ -97,11 +97,12 @@ def _over_plane(
     """Geom 0 is a plane: the normal is fixed in it, and p is below a point of geom 1 that may follow the normal."""
     kind = geoms[g].kind
     nx, ny, nz = frame[0], frame[1], frame[2]
-    D[:] = 0.0
     for i in range(3):
         for j in range(3):
             D[i, j] = -0.5 * frame[i] * frame[j]
+            D[3 + i, j] = D[3 + i, 3 + j] = 0.0
         D[i, i] += 1.0
+        D[i, 3 + i] = 0.0
     arm = 0.5 * gap
     if kind in (SPHERE, CAPSULE):
         arm += geoms[g].size[0]
@@ -163,11 +164,10 @@ def tangent_laws(frame: Array, zero: int, one: int, f: Array, A: Array, B: Array
 
     False when a flat is not tangential: then the point is not where two surfaces touch.
     """
-    A[:] = 0.0
-    B[:] = 0.0
     for side in range(2):
         flats = zero if side == 0 else one
         a, b, g = A[side], B[side], f[side]
+        a[0, 0] = a[0, 1] = a[1, 1] = b[0, 0] = b[0, 1] = b[1, 1] = 0.0
         for k in range(flats):
             if abs(_dot(frame, 0, g, 3 * k)) > _TANGENT:
                 return False

@@ -75,7 +75,8 @@ def find_feature(
     mx = R[0] * a + R[3] * b + R[6] * c
     my = R[1] * a + R[4] * b + R[7] * c
     mz = R[2] * a + R[5] * b + R[8] * c
-    out[:FEATURE] = 0.0
+    for i in range(FEATURE):
+        out[i] = 0.0
     kind, size = geoms[g].kind, geoms[g].size
     if kind == SPHERE:
         out[6] = out[8] = size[0]
