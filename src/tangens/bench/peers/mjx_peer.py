@@ -1,0 +1,54 @@
+"""MJX on the same states: `mjx.step` and its `jax.jacfwd` by (qpos, qvel, ctrl).
+
+Compiled with model and data closed over, single precision (its default and its fastest), on one thread, in a process of
+its own; Euler and the Newton solver where the file asks for one that MJX does not have; the margin that MuJoCo gets.
+`jacfwd` computes the step along with its derivative. One scene at a time: batches on accelerators are what MJX is made for, and
+are no part of this comparison. MJX does not take every model, and compiles some for longer than anyone waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.bench.peers.process import ask
+from tangens.scene import Scene
+from tangens.state import State
+
+STEP, JACFWD = "MJX step", "MJX jacfwd (with its step)"
+SETTINGS = (
+    "CPU, one thread, float32, jit with model and data closed over, Euler, Newton where the file's solver is not in MJX, "
+    "contact margin 0.1 mm; jacfwd of v+ by (qpos, qvel, ctrl) includes the step"
+)
+TIMEOUTS = {"quick": 150.0, "normal": 240.0, "full": 600.0}
+_SCRIPT = Path(__file__).with_name("mjx_script.py")
+_ONE_THREAD = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_ENABLE_X64": "0",
+}
+
+
+def measure(
+    scene: Scene, samples: Sequence[tuple[State, NDArray[np.float64]]], passes: int, effort: str
+) -> dict[str, Any]:
+    """Medians in µs and seconds of compilation: `step`, `jacfwd`, `step_compile`, `jacfwd_compile`, `trials`."""
+    m = scene.model
+    m.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    m.geom_margin[:] = np.maximum(m.geom_margin, 1e-4)
+    if m.opt.solver == mujoco.mjtSolver.mjSOL_PGS:
+        m.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    with tempfile.TemporaryDirectory() as folder:
+        model, states = Path(folder) / "model.mjb", Path(folder) / "states.npz"
+        mujoco.mj_saveModel(m, str(model), None)
+        q, v, u = (np.array(x) for x in ([s.q for s, _ in samples], [s.v for s, _ in samples], [u for _, u in samples]))
+        np.savez(states, q=q, v=v, u=u)
+        question = {"model": str(model), "states": str(states), "passes": passes}
+        return ask(sys.executable, _SCRIPT, question, TIMEOUTS[effort], _ONE_THREAD)

@@ -1,0 +1,82 @@
+"""Run by Nimble's own Python, without tangens: time forward passes and Jacobians along a trajectory in contact."""
+
+import json
+import sys
+import time
+
+import numpy as np
+import nimblephysics_libs._nimblephysics as nimble
+
+SETTLING = 0.1  # [s] after the first touch
+LONGEST = 3.0  # [s]
+CONTROL = 0.05  # [N, N·m] size of random forces
+
+
+def load(system, files):
+    if system == "half_cheetah":
+        return nimble.utils.UniversalLoader.loadWorld(files[0])
+    world = nimble.simulation.World()
+    world.setGravity([0.0, -9.81, 0.0])
+    robot, ground = (world.loadSkeleton(file) for file in files)
+    robot.setPosition(0, -0.5 * np.pi)  # the file has z up, the world y
+    ground.getBodyNode(0).setFrictionCoeff(1.0)
+    return world
+
+
+def trajectory(world, count):
+    """States with at least one contact, each with its forces and number of contacts."""
+    rng, found, touched = np.random.default_rng(0), [], None
+    for k in range(round(LONGEST / world.getTimeStep())):
+        state, forces = world.getState().copy(), CONTROL * rng.normal(size=world.getNumDofs())
+        world.setControlForces(forces)
+        world.step()
+        contacts = world.getLastCollisionResult().getNumContacts()
+        touched = k if touched is None and contacts else touched
+        if contacts and (k - touched) * world.getTimeStep() >= SETTLING:
+            found.append((state, forces, contacts))
+        if len(found) == count:
+            break
+    return found
+
+
+def blocks(snapshot, world):
+    snapshot.getPosVelJacobian(world)
+    snapshot.getVelVelJacobian(world)
+    snapshot.getControlForceVelJacobian(world)
+
+
+def whole(snapshot, world):
+    snapshot.getStateJacobian(world)
+    snapshot.getActionJacobian(world)
+
+
+def main(question):
+    world = load(question["system"], question["files"])
+    states = trajectory(world, question["states"])
+    forward, sets = [], {blocks: [], whole: []}
+    for _ in range(question["passes"]):
+        for state, forces, _ in states:
+            for evaluate, times in sets.items():
+                world.setState(state)
+                world.setControlForces(forces)
+                start = time.perf_counter_ns()
+                snapshot = nimble.neural.forwardPass(world, True)
+                middle = time.perf_counter_ns()
+                evaluate(snapshot, world)
+                times.append(time.perf_counter_ns() - middle)
+                forward.append(middle - start)
+    medians = {evaluate.__name__: float(np.median(times)) / 1e3 for evaluate, times in sets.items()}
+    best = min(medians, key=medians.get)
+    return {
+        "forward": float(np.median(forward)) / 1e3,
+        "jacobians": medians[best],
+        "set": best,
+        "trials": len(sets[blocks]),
+        "states": len(states),
+        "contacts": float(np.median([n for _, _, n in states])),
+        "dofs": world.getNumDofs(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))
