@@ -5,8 +5,8 @@ core, one thread. The gradient is the full ∂v⁺/∂(q, v, tau), and its time 
 the same state. The clock runs around single calls from Python, ours and the peers' alike; tools take turns over the
 states, pass by pass, and medians over all passes count. Ratios are quotients of the medians in the rows.
 
-How each peer is set, and why that is fair, stands at the top of its module: `peers/mujoco_peer.py`, `peers/mjx_peer.py`,
-`peers/nimble_peer.py`. Our own differences get their perturbed states for free: only steps and subtractions are timed.
+How each peer is set, and why that is fair, stands at the top of its module in `peers/`: `mujoco_peer`, `mjx_peer`,
+`nimble_peer`. Our own differences get their perturbed states for free: only steps and subtractions are timed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tangens.bench import published
 from tangens.bench.peers import PeerUnavailable, mjx_peer, mujoco_peer, nimble_peer
 from tangens.bench.request import BenchRequest, at_least, at_most, not_measured, row
 from tangens.bench.situations import WRT, Situation, available, differences, situation
-from tangens.errors import SolverError
 from tangens.report import environment, new_figure, save_figure
 
 SYSTEMS = ("half_cheetah", "humanoid", "ur5", "go1", "g1", "talos", "atlas")
@@ -100,9 +99,11 @@ def _measure(name: str, request: BenchRequest) -> Report:
     scenario = situation(name, effort.states)  # compiles the step and its derivative, where no cache has them
     report.notes |= scenario.facts | {"preparation_s": time.perf_counter() - start}
     if not scenario.samples:
-        raise SolverError(f"no state of {name} in contact could be stepped and differentiated: {scenario.facts}")
+        reason = f"no state in contact with a derivative; the trajectory ended {scenario.facts['trajectory_ended']}"
+        report.ratios.append(not_measured(f"{name}: gradient / step", f"<= {GRADIENT_TO_STEP:g}", reason))
+        return report
     _measure_in_turns(scenario, effort, report, with_mujoco="mujoco" in request.peers)
-    if "mjx" in request.peers and name in MJX_SYSTEMS[request.effort]:
+    if "mjx" in request.peers:
         _measure_mjx(scenario, request.effort, report)
     if "nimble" in request.peers and name in nimble_peer.SYSTEMS:
         _measure_nimble(effort, report)
@@ -136,11 +137,13 @@ def _measure_in_turns(scenario: Situation, effort: Effort, report: Report, with_
         report.ratios.append(at_least(f"{name}: own differences / gradient", gain, OVER_OWN_DIFFERENCES))
     if not peer:
         return
-    report.notes |= {"mujoco": peer.chosen, "mujoco_contacts": peer.contacts}
+    report.notes["mujoco"] = peer.facts
     report.add("step", mujoco_peer.STEP, median(steps) / 1e3, len(steps))
     report.add("differences", mujoco_peer.DIFFERENCES, median(their_differences) / 1e3, len(their_differences))
     theirs = report.time("differences", mujoco_peer.DIFFERENCES)
-    report.ratios.append(at_most(f"{name}: step / mj_step", step / report.time("step", mujoco_peer.STEP), STEP_TO_MUJOCO))
+    report.ratios.append(
+        at_most(f"{name}: step / mj_step", step / report.time("step", mujoco_peer.STEP), STEP_TO_MUJOCO)
+    )
     if name in OVER_MUJOCO:
         report.ratios.append(at_least(f"{name}: mjd_transitionFD / gradient", theirs / gradient, OVER_MUJOCO[name]))
     if name == "half_cheetah":
@@ -172,6 +175,9 @@ def _time_differences(scenario: Situation, samples: tuple[tuple[Any, Any], ...])
 
 
 def _measure_mjx(scenario: Situation, effort: str, report: Report) -> None:
+    if report.system not in MJX_SYSTEMS[effort]:
+        report.notes["mjx"] = f"not measured in a {effort} run: its compilation takes minutes"
+        return
     try:
         answer = mjx_peer.measure(scenario.scene, scenario.samples, EFFORTS[effort].passes, effort)
     except PeerUnavailable as reason:
@@ -219,6 +225,8 @@ _PANELS = {
 
 def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
     """Bars on a logarithmic scale, systems side by side."""
+    from matplotlib.patches import Patch
+
     figure, axes = new_figure(2, 1, width=12, height=9)
     times = {(r["system"], r["quantity"], r["tool"]): r["median_us"] for r in rows}
     systems = list(dict.fromkeys(r["system"] for r in rows))
@@ -229,9 +237,12 @@ def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
                 place = x + (k - (len(there) - 1) / 2) * 0.15
                 drawn = panel.bar(place, times[name, *key], width=0.14, color=bars[key][1])
                 panel.bar_label(drawn, fmt="{:,.0f}", fontsize=7, rotation=90, padding=2)
-        for label, color in bars.values():
-            panel.bar([], [], color=color, label=label)
+        shown = {bars[key] for key in bars for name in systems if (name, *key) in times}
+        handles = [Patch(color=color, label=label) for label, color in bars.values() if (label, color) in shown]
         panel.set(title=title, ylabel="median [µs]", yscale="log", xticks=range(len(systems)), xticklabels=systems)
-        panel.margins(y=0.18)
-        panel.legend(fontsize=8, ncols=3, loc="upper left")
+        low, high = panel.get_ylim()
+        panel.set_ylim(low, 3 * high)  # room for the numbers on the tallest bars
+        panel.legend(
+            handles=handles, fontsize=8, ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.07), frameon=False
+        )
     return save_figure(figure, file)

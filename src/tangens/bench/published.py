@@ -2,7 +2,8 @@
 
 Q. Le Lidec, L. Montaut, Y. de Mont-Marin, J. Carpentier: "End-to-End and Highly-Efficient Differentiable Simulation for
 Robotics", Tables 2 and 3. Means along a trajectory, C++ (their simulator Simple) and MuJoCo on an Apple M3. Their
-robots have a few more degrees of freedom than ours: 12, 27, 7, 18 and 36 in the order below; contacts are patches of four points.
+robots have 12, 27, 7, 18 and 36 degrees of freedom in the order below, ours 9, 23, 6, 18 and 33; their contacts are
+patches of four points.
 """
 
 from __future__ import annotations

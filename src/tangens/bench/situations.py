@@ -176,8 +176,12 @@ def differences(simulator: Simulator, state: State, u: Array, eps: float = 1e-6)
             for sign in (eps, -eps):
                 delta = np.zeros(nv)
                 delta[i] = sign
-                moved = {"q": State(scene.integrate(state.q, delta), state.v), "v": State(state.q, state.v + delta)}
-                ends.append((moved.get(name, state), delta if name == "tau" else np.zeros(nv)))
+                if name == "q":
+                    ends.append((State(scene.integrate(state.q, delta), state.v), np.zeros(nv)))
+                elif name == "v":
+                    ends.append((State(state.q, state.v + delta), np.zeros(nv)))
+                else:
+                    ends.append((state, delta))
     step = simulator.step
 
     def evaluate() -> Array:

@@ -2,8 +2,8 @@
 
 Compiled with model and data closed over, single precision (its default and its fastest), on one thread, in a process of
 its own; Euler and the Newton solver where the file asks for one that MJX does not have; the margin that MuJoCo gets.
-`jacfwd` computes the step along with its derivative. One scene at a time: batches on accelerators are what MJX is made for, and
-are no part of this comparison. MJX does not take every model, and compiles some for longer than anyone waits.
+`jacfwd` computes the step along with its derivative. One scene at a time: batches on accelerators, which MJX is made
+for, are no part of this comparison. MJX does not take every model, and compiles some for longer than anyone waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tangens.state import State
 
 STEP, JACFWD = "MJX step", "MJX jacfwd (with its step)"
 SETTINGS = (
-    "CPU, one thread, float32, jit with model and data closed over, Euler, Newton where the file's solver is not in MJX, "
+    "CPU, one thread, float32, jit with model and data closed over, Euler, Newton where MJX lacks the file's solver, "
     "contact margin 0.1 mm; jacfwd of v+ by (qpos, qvel, ctrl) includes the step"
 )
 TIMEOUTS = {"quick": 150.0, "normal": 240.0, "full": 600.0}

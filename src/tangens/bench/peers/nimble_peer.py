@@ -23,8 +23,8 @@ SYSTEMS = ("half_cheetah", "atlas")
 REQUIREMENTS = ("numpy<2", "nimblephysics==0.10.52.1")
 SETTINGS = (
     f"{', '.join(REQUIREMENTS)} in its own environment, its C++ core called from Python; along its own trajectory in "
-    "contact under small random forces; the quicker of (getPosVelJacobian, getVelVelJacobian, getControlForceVelJacobian) "
-    "and (getStateJacobian, getActionJacobian)"
+    "contact under small random forces; the quicker of (getPosVelJacobian, getVelVelJacobian, "
+    "getControlForceVelJacobian) and (getStateJacobian, getActionJacobian)"
 )
 _FOLDER = Path(".cache") / "peers" / "nimble"
 _SCRIPT = Path(__file__).with_name("nimble_script.py")

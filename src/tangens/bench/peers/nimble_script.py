@@ -1,18 +1,22 @@
 """Run by Nimble's own Python, without tangens: time forward passes and Jacobians along a trajectory in contact."""
 
+from __future__ import annotations
+
 import json
 import sys
 import time
+from typing import Any
 
+import nimblephysics_libs._nimblephysics as nimble  # type: ignore[import-not-found, unused-ignore]
 import numpy as np
-import nimblephysics_libs._nimblephysics as nimble
 
 SETTLING = 0.1  # [s] after the first touch
 LONGEST = 3.0  # [s]
 CONTROL = 0.05  # [N, N·m] size of random forces
 
 
-def load(system, files):
+def load(system: str, files: list[str]) -> Any:
+    """The world with the robot on its ground."""
     if system == "half_cheetah":
         return nimble.utils.UniversalLoader.loadWorld(files[0])
     world = nimble.simulation.World()
@@ -23,37 +27,42 @@ def load(system, files):
     return world
 
 
-def trajectory(world, count):
+def trajectory(world: Any, count: int) -> list[tuple[Any, Any, int]]:
     """States with at least one contact, each with its forces and number of contacts."""
-    rng, found, touched = np.random.default_rng(0), [], None
+    rng, found = np.random.default_rng(0), []
+    touched: int | None = None
     for k in range(round(LONGEST / world.getTimeStep())):
         state, forces = world.getState().copy(), CONTROL * rng.normal(size=world.getNumDofs())
         world.setControlForces(forces)
         world.step()
         contacts = world.getLastCollisionResult().getNumContacts()
         touched = k if touched is None and contacts else touched
-        if contacts and (k - touched) * world.getTimeStep() >= SETTLING:
+        if contacts and touched is not None and (k - touched) * world.getTimeStep() >= SETTLING:
             found.append((state, forces, contacts))
         if len(found) == count:
             break
     return found
 
 
-def blocks(snapshot, world):
+def blocks(snapshot: Any, world: Any) -> None:
+    """Only what v⁺ depends on."""
     snapshot.getPosVelJacobian(world)
     snapshot.getVelVelJacobian(world)
     snapshot.getControlForceVelJacobian(world)
 
 
-def whole(snapshot, world):
+def whole(snapshot: Any, world: Any) -> None:
+    """All of the next state by state and action."""
     snapshot.getStateJacobian(world)
     snapshot.getActionJacobian(world)
 
 
-def main(question):
+def main(question: dict[str, Any]) -> dict[str, Any]:
+    """Answer the question that tangens put."""
     world = load(question["system"], question["files"])
     states = trajectory(world, question["states"])
-    forward, sets = [], {blocks: [], whole: []}
+    forward: list[int] = []
+    sets: dict[Any, list[int]] = {blocks: [], whole: []}
     for _ in range(question["passes"]):
         for state, forces, _ in states:
             for evaluate, times in sets.items():
@@ -66,7 +75,7 @@ def main(question):
                 times.append(time.perf_counter_ns() - middle)
                 forward.append(middle - start)
     medians = {evaluate.__name__: float(np.median(times)) / 1e3 for evaluate, times in sets.items()}
-    best = min(medians, key=medians.get)
+    best = min(medians, key=medians.__getitem__)
     return {
         "forward": float(np.median(forward)) / 1e3,
         "jacobians": medians[best],
