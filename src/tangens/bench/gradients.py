@@ -34,7 +34,7 @@ OURS = "tangens"
 
 
 class Effort(NamedTuple):
-    """How much is measured: states of a trajectory, passes over them, every how many-th of them is differenced."""
+    """How much is measured: states of a trajectory, passes over them, every how many-th of them we difference."""
 
     states: int
     passes: int
@@ -121,10 +121,10 @@ def _measure_in_turns(scenario: Situation, effort: Effort, report: Report, with_
     their_differences: list[int] = []
     for k in range(effort.passes):
         ours += _time_ours(scenario)
-        chosen = samples[k % effort.stride :: effort.stride]  # another share of the states in each pass
         if peer:
             steps += peer.steps(samples)
-            their_differences += peer.differences(chosen)
+            their_differences += peer.differences(samples)
+        chosen = samples[k % effort.stride :: effort.stride]  # another share of the states in each pass
         own_differences += _time_differences(scenario, chosen)
     name, trials = report.system, len(ours)
     report.add("step", OURS, median(t for t, _ in ours) / 1e3, trials)
@@ -241,8 +241,8 @@ def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
         handles = [Patch(color=color, label=label) for label, color in bars.values() if (label, color) in shown]
         panel.set(title=title, ylabel="median [µs]", yscale="log", xticks=range(len(systems)), xticklabels=systems)
         low, high = panel.get_ylim()
-        panel.set_ylim(low, 3 * high)  # room for the numbers on the tallest bars
+        panel.set_ylim(low, 4 * high)  # room for the numbers on the tallest bars
         panel.legend(
-            handles=handles, fontsize=8, ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.07), frameon=False
+            handles=handles, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06), frameon=False
         )
     return save_figure(figure, file)

@@ -29,8 +29,8 @@ Sample = tuple[State, Array]
 STEP, DIFFERENCES = "MuJoCo mj_step", "MuJoCo mjd_transitionFD"
 SETTINGS = (
     "called from Python on data with the state set; Euler; contact margin 0.1 mm; mj_step warm-started from the "
-    "previous state's solution; centred mjd_transitionFD with eps 1e-6 over (q, v, u), warm-started from the state's own; "
-    "for each of the two the quickest of Newton and CG with pyramidal and elliptic cones and the file's own choice"
+    "previous state's solution; centred mjd_transitionFD with eps 1e-6 over (q, v, u), warm-started from the state's "
+    "own; for each of the two the quickest of Newton and CG with pyramidal and elliptic cones and the file's own choice"
 )
 _MARGIN = 1e-4
 _EPS = 1e-6
