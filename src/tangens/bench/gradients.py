@@ -12,6 +12,7 @@ How each peer is set, and why that is fair, stands at the top of its module in `
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,7 @@ import numpy as np
 from tangens.bench import published
 from tangens.bench.peers import PeerUnavailable, mjx_peer, mujoco_peer, nimble_peer
 from tangens.bench.request import BenchRequest, at_least, at_most, not_measured, row
-from tangens.bench.situations import WRT, Situation, available, differences, situation
+from tangens.bench.situations import WRT, Sample, Situation, available, differences, situation
 from tangens.report import environment, new_figure, save_figure
 
 SYSTEMS = ("half_cheetah", "humanoid", "ur5", "go1", "g1", "talos", "atlas")
@@ -155,7 +156,8 @@ def _time_ours(scenario: Situation) -> list[tuple[int, int]]:
     """Times of the step and of the gradient after it [ns], state by state."""
     times, clock = [], time.perf_counter_ns
     step, jacobian = scenario.simulator.step, scenario.simulator.jacobian
-    for state, u in scenario.samples:
+    for state, u, before, u_before in scenario.samples:
+        step(before, u_before)  # so that the solver starts where it does along a trajectory
         start = clock()
         step(state, u)
         middle = clock()
@@ -164,9 +166,9 @@ def _time_ours(scenario: Situation) -> list[tuple[int, int]]:
     return times
 
 
-def _time_differences(scenario: Situation, samples: tuple[tuple[Any, Any], ...]) -> list[int]:
+def _time_differences(scenario: Situation, samples: Sequence[Sample]) -> list[int]:
     times = []
-    for state, u in samples:
+    for state, u, *_ in samples:
         evaluate = differences(scenario.simulator, state, u)
         start = time.perf_counter_ns()
         evaluate()

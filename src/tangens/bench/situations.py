@@ -1,9 +1,11 @@
 """Robots on a floor, and states along a trajectory in which they touch it.
 
 A robot starts in its reference pose, 2 mm above the floor where its base is free, and moves under our `ncp` with small
-random controls. From 0.1 s after the first touch on, every state counts in which at least one contact carries a force
-and the step has a derivative; states are consecutive unless one falls out. What the trajectory was like (contacts,
-solver failures, states passed over) goes into the report: nothing is chosen by how quick or easy it is.
+random controls. States are taken at even distances over 0.1 s, or more where the steps are long, from 0.1 s after the
+first touch on, when robots are on their feet and have not fallen over yet: each in which at least one contact carries a
+force and the step has a derivative. The state before comes along, for solvers that start from the last solution. What
+the trajectory was like (contacts, solver failures, states passed over) goes into the report: nothing is chosen by how
+quick or easy it is.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -29,9 +31,19 @@ Array = NDArray[np.float64]
 WRT = ("q", "v", "tau")
 _CLEARANCE = 0.002  # [m] above the floor, at the start
 _SETTLING = 0.1  # [s] after the first touch
+_SPAN = 0.1  # [s] over which the states are spread
 _LONGEST = 3.0  # [s] after which a trajectory ends, however few states it gave
 _CONTROL = 0.02  # size of random controls, as a share of their range
 _ON_FLOOR: dict[str, Any] = {"ground": True, "motors": True}
+
+
+class Sample(NamedTuple):
+    """A state in contact with the controls of its step, and those one step earlier."""
+
+    state: State
+    u: Array
+    before: State
+    u_before: Array
 
 
 @dataclass(frozen=True)
@@ -41,8 +53,7 @@ class Situation:
     name: str
     scene: Scene
     simulator: Simulator
-    samples: tuple[tuple[State, Array], ...]
-    """States in contact, each with the controls of its step."""
+    samples: tuple[Sample, ...]
     facts: dict[str, Any]
     """What the trajectory was like."""
 
@@ -120,13 +131,15 @@ def _without_built_in_overlaps(scene: Scene, q: Array) -> Scene:
 
 def _in_contact(
     simulator: Simulator, state: State, count: int, rng: np.random.Generator
-) -> tuple[tuple[tuple[State, Array], ...], dict[str, Any]]:
+) -> tuple[tuple[Sample, ...], dict[str, Any]]:
     m, h = simulator.scene.shared_model, simulator.scene.timestep
     size = _CONTROL * np.where(m.actuator_ctrllimited, m.actuator_ctrlrange[:, 1], 1.0)
-    samples: list[tuple[State, Array]] = []
+    every = max(1, round(_SPAN / h / count))
+    samples: list[Sample] = []
     active: list[int] = []
     unsolved = refused = 0
     touched: int | None = None
+    before, u_before = state, np.zeros(m.nu)
     ended = "with enough states"
     for k in range(round(_LONGEST / h)):
         u = size * rng.normal(size=m.nu)
@@ -137,16 +150,16 @@ def _in_contact(
             break
         n = sum(mode != "breaking" for mode in out.contacts.mode)
         touched = k if touched is None and n else touched
-        if n and touched is not None and (k - touched) * h >= _SETTLING:
+        if n and touched is not None and (k - touched) * h >= _SETTLING and (k - touched) % every == 0:
             if _differentiable(simulator, state, u):
-                samples.append((state, u))
+                samples.append(Sample(state, u, before, u_before))
                 active.append(n)
                 unsolved += not out.solver.converged
             else:
                 refused += 1
         if len(samples) == count:
             break
-        state = out.state
+        before, u_before, state = state, u, out.state
     else:
         ended = f"after {_LONGEST:g} s"
     facts = {

@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     for ratio in result["ratios"]:
         if ratio["value"] is None:
             console.print(f"not measured: {ratio['name']}: {ratio['reason']}", soft_wrap=True, markup=False)
+    for peer, settings in result["environment"]["peers"].items():
+        console.print(f"{peer}: {settings}", markup=False)
     for figure in result["figures"]:
         console.print(f"wrote {figure}")
     missed = [r for r in result["ratios"] if not r["ok"]]

@@ -2,9 +2,9 @@
 
 Compiled with model and data closed over, single precision (its default and its fastest), on one thread, in a process of
 its own; Euler and the Newton solver where the file asks for one that MJX does not have; the margin that MuJoCo gets;
-its solver starts from MuJoCo's solution at the very state.
-`jacfwd` computes the step along with its derivative. One scene at a time: batches on accelerators, which MJX is made
-for, are no part of this comparison. MJX does not take every model, and compiles some for longer than anyone waits.
+its solver starts from MuJoCo's solution at the very state. `jacfwd` computes the step along with its derivative. One
+scene at a time: batches on accelerators, which MJX is made for, are no part of this comparison. MJX does not take every
+model, and compiles some for longer than anyone waits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.bench.peers.process import ask
+from tangens.bench.situations import Sample
 from tangens.scene import Scene
-from tangens.state import State
 
 Array = NDArray[np.float64]
 
 STEP, JACFWD = "MJX step", "MJX jacfwd (with its step)"
 SETTINGS = (
     "CPU, one thread, float32, jit with model and data closed over, Euler, Newton where MJX lacks the file's solver, "
-    "contact margin 0.1 mm, warm-started from MuJoCo's solution at the state; jacfwd of v+ by (qpos, qvel, ctrl) includes the step"
+    "contact margin 0.1 mm, warm-started from MuJoCo's solution at the state; jacfwd of v+ by (qpos, qvel, ctrl), "
+    "which includes the step"
 )
 TIMEOUTS = {"quick": 150.0, "normal": 240.0, "full": 600.0}
 _SCRIPT = Path(__file__).with_name("mjx_script.py")
@@ -39,7 +40,7 @@ _ONE_THREAD = {
 }
 
 
-def measure(scene: Scene, samples: Sequence[tuple[State, Array]], passes: int, effort: str) -> dict[str, Any]:
+def measure(scene: Scene, samples: Sequence[Sample], passes: int, effort: str) -> dict[str, Any]:
     """Medians in µs and seconds of compilation: `step`, `jacfwd`, `step_compile`, `jacfwd_compile`, `trials`."""
     m = scene.model
     m.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
@@ -49,16 +50,16 @@ def measure(scene: Scene, samples: Sequence[tuple[State, Array]], passes: int, e
     with tempfile.TemporaryDirectory() as folder:
         model, states = Path(folder) / "model.mjb", Path(folder) / "states.npz"
         mujoco.mj_saveModel(m, str(model), None)
-        q, v = np.array([s.q for s, _ in samples]), np.array([s.v for s, _ in samples])
-        np.savez(states, q=q, v=v, u=np.array([u for _, u in samples]), start=_solutions(m, samples))
+        q, v = np.array([s.state.q for s in samples]), np.array([s.state.v for s in samples])
+        np.savez(states, q=q, v=v, u=np.array([s.u for s in samples]), start=_solutions(m, samples))
         question = {"model": str(model), "states": str(states), "passes": passes}
         return ask(sys.executable, _SCRIPT, question, TIMEOUTS[effort], _ONE_THREAD)
 
 
-def _solutions(m: mujoco.MjModel, samples: Sequence[tuple[State, Array]]) -> Array:
+def _solutions(m: mujoco.MjModel, samples: Sequence[Sample]) -> Array:
     """MuJoCo's accelerations at the states."""
     d, found = mujoco.MjData(m), []
-    for state, u in samples:
+    for state, u, *_ in samples:
         d.qpos[:], d.qvel[:], d.ctrl[:] = state.q, state.v, u
         mujoco.mj_forward(m, d)
         found.append(d.qacc.copy())

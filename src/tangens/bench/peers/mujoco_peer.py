@@ -20,11 +20,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.bench.situations import Sample
 from tangens.scene import Scene
 from tangens.state import State
 
 Array = NDArray[np.float64]
-Sample = tuple[State, Array]
 
 STEP, DIFFERENCES = "MuJoCo mj_step", "MuJoCo mjd_transitionFD"
 SETTINGS = (
@@ -42,7 +42,7 @@ class MujocoPeer:
 
     def __init__(self, scene: Scene, samples: Sequence[Sample]) -> None:
         models = _candidates(scene)
-        few = samples[:_TRIED]
+        few = samples[:: max(1, len(samples) // _TRIED)]
         self._stepped, step = _quickest(models, few, _time_steps)
         self._differenced, differences = _quickest(models, few, _time_differences)
         self.facts = {
@@ -87,29 +87,28 @@ def _quickest(
     return models[best], best
 
 
-def _set(d: mujoco.MjData, sample: Sample) -> None:
-    state, u = sample
+def _set(d: mujoco.MjData, state: State, u: Array) -> None:
     d.qpos[:], d.qvel[:], d.ctrl[:] = state.q, state.v, u
 
 
-def _solve(m: mujoco.MjModel, d: mujoco.MjData, sample: Sample) -> None:
+def _solve(m: mujoco.MjModel, d: mujoco.MjData, state: State, u: Array) -> None:
     """Leave MuJoCo's own solution at a state where its solver starts the next time."""
-    _set(d, sample)
+    _set(d, state, u)
     mujoco.mj_forward(m, d)
     d.qacc_warmstart[:] = d.qacc
 
 
 def _contacts(m: mujoco.MjModel, sample: Sample) -> int:
     d = mujoco.MjData(m)
-    _solve(m, d, sample)
+    _solve(m, d, sample.state, sample.u)
     return int(d.ncon)
 
 
 def _time_steps(m: mujoco.MjModel, samples: Sequence[Sample]) -> list[int]:
     d, times, clock = mujoco.MjData(m), [], time.perf_counter_ns
-    for previous, sample in zip((samples[-1], *samples[:-1]), samples, strict=True):
-        _solve(m, d, previous)
-        _set(d, sample)
+    for state, u, before, u_before in samples:
+        _solve(m, d, before, u_before)
+        _set(d, state, u)
         start = clock()
         mujoco.mj_step(m, d)
         times.append(clock() - start)
@@ -118,8 +117,8 @@ def _time_steps(m: mujoco.MjModel, samples: Sequence[Sample]) -> list[int]:
 
 def _time_solved_steps(m: mujoco.MjModel, samples: Sequence[Sample]) -> list[int]:
     d, times, clock = mujoco.MjData(m), [], time.perf_counter_ns
-    for sample in samples:
-        _solve(m, d, sample)
+    for state, u, *_ in samples:
+        _solve(m, d, state, u)
         start = clock()
         mujoco.mj_step(m, d)
         times.append(clock() - start)
@@ -129,8 +128,8 @@ def _time_solved_steps(m: mujoco.MjModel, samples: Sequence[Sample]) -> list[int
 def _time_differences(m: mujoco.MjModel, samples: Sequence[Sample]) -> list[int]:
     d, times, clock = mujoco.MjData(m), [], time.perf_counter_ns
     A, B = np.zeros((2 * m.nv + m.na, 2 * m.nv + m.na)), np.zeros((2 * m.nv + m.na, m.nu))
-    for sample in samples:
-        _solve(m, d, sample)
+    for state, u, *_ in samples:
+        _solve(m, d, state, u)
         start = clock()
         mujoco.mjd_transitionFD(m, d, _EPS, True, A, B, None, None)
         times.append(clock() - start)

@@ -11,6 +11,7 @@ import nimblephysics_libs._nimblephysics as nimble  # type: ignore[import-not-fo
 import numpy as np
 
 SETTLING = 0.1  # [s] after the first touch
+SPAN = 0.1  # [s] over which the states are spread
 LONGEST = 3.0  # [s]
 CONTROL = 0.05  # [N, N·m] size of random forces
 
@@ -31,13 +32,15 @@ def trajectory(world: Any, count: int) -> list[tuple[Any, Any, int]]:
     """States with at least one contact, each with its forces and number of contacts."""
     rng, found = np.random.default_rng(0), []
     touched: int | None = None
+    every = max(1, round(SPAN / world.getTimeStep() / count))
     for k in range(round(LONGEST / world.getTimeStep())):
         state, forces = world.getState().copy(), CONTROL * rng.normal(size=world.getNumDofs())
         world.setControlForces(forces)
         world.step()
         contacts = world.getLastCollisionResult().getNumContacts()
         touched = k if touched is None and contacts else touched
-        if contacts and touched is not None and (k - touched) * world.getTimeStep() >= SETTLING:
+        settled = touched is not None and (k - touched) * world.getTimeStep() >= SETTLING
+        if contacts and settled and k % every == 0:
             found.append((state, forces, contacts))
         if len(found) == count:
             break
