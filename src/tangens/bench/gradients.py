@@ -28,7 +28,7 @@ from tangens.report import environment, new_figure, save_figure
 
 SYSTEMS = ("half_cheetah", "humanoid", "ur5", "go1", "g1", "talos", "atlas")
 PEERS = ("mujoco", "mjx", "nimble")
-DEFAULT_PEERS = ("mujoco",)  # the others compile for minutes or need an environment of their own
+DEFAULT_PEERS = ("mujoco",)  # the others compile for long or need an environment of their own
 SETTINGS = {"mujoco": mujoco_peer.SETTINGS, "mjx": mjx_peer.SETTINGS, "nimble": nimble_peer.SETTINGS}
 MJX_SYSTEMS = {"quick": ("half_cheetah",), "normal": ("half_cheetah", "humanoid"), "full": SYSTEMS}
 OURS = "tangens"
@@ -178,7 +178,7 @@ def _time_differences(scenario: Situation, samples: Sequence[Sample]) -> list[in
 
 def _measure_mjx(scenario: Situation, effort: str, report: Report) -> None:
     if report.system not in MJX_SYSTEMS[effort]:
-        report.notes["mjx"] = f"not measured in a {effort} run: its compilation takes minutes"
+        report.notes["mjx"] = f"not measured in a {effort} run: left out for its long compilation"
         return
     try:
         answer = mjx_peer.measure(scenario.scene, scenario.samples, EFFORTS[effort].passes, effort)

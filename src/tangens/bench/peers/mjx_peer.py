@@ -1,6 +1,6 @@
 """MJX on the same states: `mjx.step` and its `jax.jacfwd` by (qpos, qvel, ctrl).
 
-Compiled with model and data closed over, single precision (its default and its fastest), on one thread, in a process of
+Compiled with model and data closed over, single precision (its default), on one thread, in a process of
 its own; Euler and the Newton solver where the file asks for one that MJX does not have; the margin that MuJoCo gets;
 its solver starts from MuJoCo's solution at the very state. `jacfwd` computes the step along with its derivative. One
 scene at a time: batches on accelerators, which MJX is made for, are no part of this comparison. MJX does not take every
