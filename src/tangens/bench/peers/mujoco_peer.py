@@ -1,14 +1,15 @@
 """MuJoCo on the same states: `mj_step`, and `mjd_transitionFD` with centred differences.
 
 What is done for it to be at its best: Euler, the integrator that is ours as well (the humanoid's file asks for RK4,
-which evaluates the dynamics four times); for each of the two functions, the quickest of its solvers and friction cones on these states; the
-clock runs around the call alone, with the state set and the memory touched before. `mj_step` starts its solver from
-MuJoCo's solution at the previous state, as it does along a trajectory, and as ours does; `mjd_transitionFD` starts from
-the solution at the very state. (`mj_step` started there as well, which no simulation can do, is in the notes.)
+which evaluates the dynamics four times); for each of the two functions, the quickest of its solvers and friction cones
+on these states; the clock runs around the call alone, with the state set and the memory touched before. `mj_step`
+starts its solver from MuJoCo's solution at the previous state, as it does along a trajectory, and as ours does;
+`mjd_transitionFD` starts from the solution at the very state. (`mj_step` started there as well, which no simulation can
+do, is in the notes.)
 
 A margin of 0.1 mm lets MuJoCo find the contacts that our states hold: bodies there touch to rounding, and without a
-margin MuJoCo found no contact at all on most of them. `mjd_transitionFD` perturbs q, v and the controls, whereas our gradient and our differences have a
-column for every generalised force: fewer columns for MuJoCo.
+margin MuJoCo found no contact at all on most of them. `mjd_transitionFD` perturbs q, v and the controls, whereas our
+gradient and our differences have a column for every generalised force: fewer columns for MuJoCo.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 It runs in an environment of its own, made here at the first call, because it needs numpy 1. Its compiled core is all
 that is installed: PyTorch serves only Nimble's wrappers. It simulates its own half-cheetah, and Atlas with the same box
-colliders as ours on the box that its ground.urdf is (ours is a plane; the numbers of contacts are in the notes). `forwardPass`
-leaves the world as it was. Of two complete sets of Jacobians, the three blocks for v⁺ or the whole state and action
-Jacobian, the quicker counts.
+colliders as ours on the box that its ground.urdf is (ours is a plane; the numbers of contacts are in the notes).
+`forwardPass` leaves the world as it was. Of two complete sets of Jacobians, the three blocks for v⁺ or the whole state
+and action Jacobian, the quicker counts.
 """
 
 from __future__ import annotations
