@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tangens.bench import BENCHES, dynamics
+from tangens.bench import BENCHES, BenchRequest, dynamics
 from tangens.bench.timing import interleaved
 
 
 def test_rows_and_ratios_have_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamics, "SYSTEMS", ("half_cheetah",))
     monkeypatch.setitem(dynamics.TRIALS, "quick", 2)
-    result = BENCHES["dynamics"]("quick", str(tmp_path), lambda done, total: None)
+    result = BENCHES["dynamics"].run(BenchRequest("quick", tmp_path))
     assert {"system", "quantity", "tool", "median_us", "trials", "compile_s"} <= result["rows"][0].keys()
     assert {"name", "value", "target", "ok"} <= result["ratios"][0].keys()
     assert all(row["median_us"] > 0 for row in result["rows"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from tangens.bench import dynamics, gradients
+from tangens.bench.request import Bench, BenchRequest
 
-from tangens.bench import dynamics
+__all__ = ["BENCHES", "Bench", "BenchRequest"]
 
-Bench = Callable[[str, str, Callable[[int, int], None]], dict[str, Any]]
-
-BENCHES: dict[str, Bench] = {"dynamics": dynamics.run}
-"""By name: each takes the effort (quick, normal, full), the folder for figures and a progress callback."""
+BENCHES: dict[str, Bench] = {
+    "dynamics": Bench(dynamics.run),
+    "gradients": Bench(gradients.run, peers=gradients.PEERS, default_peers=gradients.DEFAULT_PEERS),
+}
+"""By name."""

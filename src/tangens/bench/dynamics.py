@@ -8,7 +8,6 @@ configuration already in its own layout.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pinocchio as pin
 
 from tangens import robots
+from tangens.bench.request import BenchRequest, at_most, row
 from tangens.bench.timing import Timings, interleaved
 from tangens.dynamics.exact import ExactDynamics
 from tangens.report import environment, new_figure, save_figure
@@ -29,26 +29,26 @@ TOOLS = {"step": ("tangens", "MuJoCo mj_step"), "jacobian": ("tangens", "Pinocch
 STEP_TARGET, JACOBIAN_TARGET, LOAD_TARGET = 3.0, 2.5, 3.0
 
 
-def run(effort: str, out: str, advance: Callable[[int, int], None]) -> dict[str, Any]:
+def run(request: BenchRequest) -> dict[str, Any]:
     """Measure all systems."""
-    trials = TRIALS[effort]
+    trials, advance = TRIALS[request.effort], request.advance
     rows: list[dict[str, Any]] = []
     ratios: list[dict[str, Any]] = []
     for index, name in enumerate(SYSTEMS):
         advance(index, len(SYSTEMS))
         timings, loading = _measure(name, trials)
         for quantity, tools in TOOLS.items():
-            rows += [_row(name, quantity, tool, timings[quantity].median(tool), trials) for tool in tools]
-        rows.append(_row(name, "load", "tangens", 1e6 * loading, 1))
+            rows += [row(name, quantity, tool, timings[quantity].median(tool), trials) for tool in tools]
+        rows.append(row(name, "load", "tangens", 1e6 * loading, 1))
         for quantity, target in (("step", STEP_TARGET), ("jacobian", JACOBIAN_TARGET)):
             tool, peer = TOOLS[quantity]
             ratios.append(
-                _ratio(f"{name}: {quantity} / {peer.split()[-1]}", timings[quantity].ratio(tool, peer), target)
+                at_most(f"{name}: {quantity} / {peer.split()[-1]}", timings[quantity].ratio(tool, peer), target)
             )
         if name == "g1":
-            ratios.append(_ratio("g1: seconds to load", loading, LOAD_TARGET))
+            ratios.append(at_most("g1: seconds to load", loading, LOAD_TARGET))
     advance(len(SYSTEMS), len(SYSTEMS))
-    figure = _plot(rows, Path(out) / "dynamics.png")
+    figure = _plot(rows, request.out / "dynamics.png")
     return {"rows": rows, "ratios": ratios, "figures": [str(figure)], "environment": environment() | {
         "peers": {"mujoco": "Euler, constraints, contacts and sensors disabled, called on its own data",
                   "pinocchio": "the same tree, configuration in Pinocchio's layout"}}}  # fmt: skip
@@ -75,28 +75,13 @@ def _measure(name: str, trials: int) -> tuple[dict[str, Timings], float]:
     return timings, loading
 
 
-def _row(system: str, quantity: str, tool: str, median: float, trials: int) -> dict[str, Any]:
-    return {
-        "system": system,
-        "quantity": quantity,
-        "tool": tool,
-        "median_us": median,
-        "trials": trials,
-        "compile_s": None,
-    }
-
-
-def _ratio(name: str, value: float, target: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "target": f"<= {target:g}", "ok": value <= target}
-
-
 def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
     figure, axes = new_figure(1, 2, width=11)
     for panel, quantity in zip(axes, ("step", "jacobian"), strict=True):
-        chosen = [row for row in rows if row["quantity"] == quantity]
-        tools = list(dict.fromkeys(row["tool"] for row in chosen))
+        chosen = [entry for entry in rows if entry["quantity"] == quantity]
+        tools = list(dict.fromkeys(entry["tool"] for entry in chosen))
         for k, tool in enumerate(tools):
-            heights = [row["median_us"] for row in chosen if row["tool"] == tool]
+            heights = [entry["median_us"] for entry in chosen if entry["tool"] == tool]
             places = np.arange(len(heights)) + (k - (len(tools) - 1) / 2) * 0.8 / len(tools)
             bars = panel.bar(places, heights, width=0.75 / len(tools), label=tool)
             panel.bar_label(bars, fmt="{:,.0f}", fontsize=7)

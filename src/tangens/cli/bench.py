@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from tangens.bench import BENCHES
+from tangens.bench import BENCHES, BenchRequest
 from tangens.bench.timing import one_core
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
+from tangens.errors import OptionError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,12 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer trials (seconds)")
     size.add_argument("--full", action="store_true", help="more trials (minutes)")
+    choices = "; ".join(f"{name}: {', '.join(bench.peers)}" for name, bench in BENCHES.items() if bench.peers)
+    parser.add_argument("--peers", metavar="A,B", help=f"tools to measure against, where one can choose ({choices})")
     parser.add_argument("--out", default="out/bench", metavar="DIR", help="where the figures go")
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run a bench and print its rows and ratios."""
     effort = "quick" if args.quick else "full" if args.full else "normal"
+    peers = chosen_peers(args.name, args.peers)
     with progress() as bar:
         task = bar.add_task(args.name, total=None)
 
@@ -29,15 +34,41 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             bar.update(task, completed=done, total=total, refresh=True)
 
         with one_core():
-            result = BENCHES[args.name](effort, args.out, advance)
-    rows = [[r["system"], r["quantity"], r["tool"], f"{r['median_us']:,.1f}", r["trials"]] for r in result["rows"]]
-    table("Medians", ("system", "quantity", "tool", "µs", "trials"), rows)
-    ratios = [
-        [r["name"], f"{r['value']:.2f}", r["target"], "[green]ok[/]" if r["ok"] else "[red]missed[/]"]
-        for r in result["ratios"]
+            result = BENCHES[args.name].run(BenchRequest(effort, Path(args.out), peers, advance))
+    rows = [
+        [r["system"], r["quantity"], r["tool"], f"{r['median_us']:,.1f}", "-" if r["trials"] is None else r["trials"]]
+        for r in result["rows"]
     ]
-    table("Ratios", ("ratio", "value", "target", ""), ratios)
+    table("Medians", ("system", "quantity", "tool", "µs", "trials"), rows)
+    table("Ratios", ("ratio", "value", "target", ""), [_cells(r) for r in result["ratios"]])
+    for ratio in result["ratios"]:
+        if ratio["value"] is None:
+            console.print(f"not measured: {ratio['name']}: {ratio['reason']}", soft_wrap=True, markup=False)
+    for peer, settings in result["environment"]["peers"].items():
+        console.print(f"{peer}: {settings}", markup=False)
     for figure in result["figures"]:
         console.print(f"wrote {figure}")
     missed = [r for r in result["ratios"] if not r["ok"]]
     return EXIT_MISSED if missed else EXIT_OK, result
+
+
+def chosen_peers(name: str, given: str | None) -> tuple[str, ...]:
+    """The peers that `--peers` names, or the bench's own choice."""
+    bench = BENCHES[name]
+    if given is None:
+        return bench.default_peers
+    if not bench.peers:
+        raise OptionError(f"bench {name} always measures against the same peers: leave out --peers")
+    peers = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
+    unknown = [peer for peer in peers if peer not in bench.peers]
+    if unknown or not peers:
+        what = f"no peer {', '.join(map(repr, unknown))}" if unknown else "no peers in an empty list"
+        raise OptionError(f"bench {name} knows {what}; it knows {', '.join(bench.peers)}")
+    return peers
+
+
+def _cells(ratio: dict[str, Any]) -> list[str]:
+    if ratio["value"] is None:
+        return [ratio["name"], "-", ratio["target"], "[yellow]not measured[/]"]
+    verdict = "[green]ok[/]" if ratio["ok"] else "[red]missed[/]"
+    return [ratio["name"], f"{ratio['value']:.2f}", ratio["target"], verdict]
