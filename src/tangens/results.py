@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,18 +45,40 @@ class SolverReport(NamedTuple):
     converged: bool
     iterations: int
     residual: float
+    """The worst violation of the contact laws, as a velocity [m/s]."""
+    signorini: float = 0.0
+    """Of Signorini's law alone: bodies that approach or pull [m/s]."""
+    cone: float = 0.0
+    """Of the friction cones alone: impulse outside [N·s]."""
+    dissipation: float = 0.0
+    """Of maximum dissipation alone: energy that friction should have taken [J]."""
 
 
 EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
 """The report of a step that needs no iterative solver."""
 
 
-class Step(NamedTuple):
+class Step:
     """The result of one time step."""
 
-    state: State
-    contacts: Contacts
-    solver: SolverReport
+    __slots__ = ("_contacts", "solver", "state")
+
+    def __init__(self, state: State, contacts: Contacts | Callable[[], Contacts], solver: SolverReport) -> None:
+        self.state = state
+        """Where the scene is after the step."""
+        self.solver = solver
+        """How well the contact problem was solved."""
+        self._contacts = contacts
+
+    @property
+    def contacts(self) -> Contacts:
+        """Where bodies touch, and the forces there; put together when first asked for."""
+        if not isinstance(self._contacts, Contacts):
+            self._contacts = self._contacts()
+        return self._contacts
+
+    def __repr__(self) -> str:
+        return f"Step(state={self.state!r}, contacts={len(self.contacts.distance)}, solver={self.solver!r})"
 
 
 class MissingBlock(OptionError, KeyError):  # noqa: N818  (a KeyError, so that `get` and `in` work as on any mapping)

@@ -15,21 +15,6 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-DOF = np.dtype(
-    [
-        ("parent", np.int64),  # dof before it on the way to the world, -1 at the root
-        ("group", np.int64),  # shared by the three dofs of a rotation, whose axes turn together
-        ("address", np.int64),  # of its row in M
-        ("count", np.int64),
-        ("coordinate", np.int64),  # address in q, of hinges and slides with limits or dry friction
-        ("limited", np.int64),
-        ("low", np.float64),
-        ("high", np.float64),
-        ("dry", np.float64),  # largest dry friction force
-        ("damper", np.float64, 3),
-    ]
-)
-BODY = np.dtype([("last_dof", np.int64), ("root", np.int64)])
 GEOM = np.dtype(
     [
         ("body", np.int64),
@@ -42,36 +27,18 @@ GEOM = np.dtype(
 )
 
 
-def tree_records(m: mujoco.MjModel, damper: Array, restitution: Array) -> tuple[Records, Records, Records]:
-    """What the compiled code needs to know of dofs, bodies and geoms."""
-    scalar = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
-    dofs = np.zeros(m.nv, dtype=DOF)
-    dofs["parent"], dofs["address"], dofs["count"] = m.dof_parentid, m.M_rowadr, m.M_rownnz
-    dofs["group"], dofs["coordinate"], dofs["dry"], dofs["damper"] = np.arange(m.nv), -1, m.dof_frictionloss, damper
-    for j in range(m.njnt):
-        a = m.jnt_dofadr[j]
-        if m.jnt_type[j] in scalar:
-            dofs[a]["coordinate"], dofs[a]["limited"] = m.jnt_qposadr[j], m.jnt_limited[j]
-            dofs[a]["low"], dofs[a]["high"] = m.jnt_range[j]
-        else:
-            rotation = a + (3 if m.jnt_type[j] == int(mujoco.mjtJoint.mjJNT_FREE) else 0)
-            dofs["group"][rotation : rotation + 3] = rotation
-    bodies = np.zeros(m.nbody, dtype=BODY)
-    bodies["root"], bodies["last_dof"] = m.body_rootid, -1
-    for body in range(1, m.nbody):
-        own = m.body_dofnum[body]
-        inherited = bodies[m.body_parentid[body]]["last_dof"]
-        bodies[body]["last_dof"] = m.body_dofadr[body] + own - 1 if own else inherited
+def geom_records(m: mujoco.MjModel, restitution: Array) -> Array:
+    """What compiled code needs to know of geoms, as plain numbers: `.view(GEOM)` makes them records again."""
     geoms = np.zeros(m.ngeom, dtype=GEOM)
     geoms["body"], geoms["kind"], geoms["size"] = m.geom_bodyid, m.geom_type, m.geom_size
     geoms["restitution"] = restitution
     for g in np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)):
         mesh = m.geom_dataid[g]
         geoms[g]["first_face"], geoms[g]["faces"] = m.mesh_polyadr[mesh], m.mesh_polynum[mesh]
-    return dofs, bodies, geoms
+    return geoms.view(np.float64).ravel()
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def point_rows(
     dofs: Records, bodies: Records, body0: int, body1: int, p: Array, frame: Array, cdof: Array, com: Array, J: Array
 ) -> None:  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
 
 CONTACT, LIMIT, DRY, EQUALITY = 0, 1, 2, 3
 """Kinds of blocks."""
@@ -24,8 +24,22 @@ BREAKING, STICKING, SLIDING = 0, 1, 2
 """Modes of a block: no impulse; impulse inside its bounds; impulse on its bound while moving."""
 MODE_NAMES = ("breaking", "sticking", "sliding")
 
+BLOCK = np.dtype(
+    [
+        ("kind", np.int64),
+        ("start", np.int64),  # its rows
+        ("width", np.int64),
+        ("mode", np.int64),  # at the solution
+        ("bound", np.float64),  # friction coefficient, or largest impulse of dry friction
+        ("scale", np.float64),  # how fast it answers a unit impulse of its own
+        ("source", np.int64),  # contact, or −1 − constraint
+        ("sign", np.float64),
+        ("value", np.float64),  # what is left of a gap or limit
+    ]
+)
 
-@numba.njit(cache=True)
+
+@numba.njit(cache=True, error_model="numpy")
 def velocity(G: Array, g: Array, impulse: Array, out: Array) -> None:
     """σ = G·λ + g."""
     n = g.shape[0]
@@ -36,7 +50,7 @@ def velocity(G: Array, g: Array, impulse: Array, out: Array) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def project(kind: int, bound: float, x: Array) -> None:
     """Clip a block of impulses to what its bound allows once the normal part is known.
 
@@ -55,61 +69,69 @@ def project(kind: int, bound: float, x: Array) -> None:
         x[0] = min(max(x[0], -bound), bound)
 
 
-@numba.njit(cache=True)
-def _deviation(kind: int, bound: float, s: float, impulse: Array, sigma: Array, out: Array) -> None:
-    """Fill out with λ − proj(λ − σ/s) of one block: zero if and only if it obeys its law, for any positive s."""
-    width = impulse.shape[0]
-    for i in range(width):
-        out[i] = impulse[i] - sigma[i] / s
-    project(kind, bound, out)
-    for i in range(width):
-        out[i] = impulse[i] - out[i]
+@numba.njit(cache=True, error_model="numpy")
+def residual(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, float]:
+    """Largest violation of the laws, as a velocity, and the sum of them all, as an energy.
 
-
-@numba.njit(cache=True)
-def residual(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
-    """Largest violation of the laws, as a velocity; `scale` is each block's own response s to an impulse."""
-    worst = 0.0
-    x = np.empty(3)
-    for b in range(kind.shape[0]):
-        a, z = start[b], start[b + 1]
-        _deviation(kind[b], bound[b], scale[b], impulse[a:z], sigma[a:z], x)
-        for i in range(z - a):
-            worst = max(worst, scale[b] * abs(x[i]))
-    return worst
-
-
-@numba.njit(cache=True)
-def merit(kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array) -> float:
-    """The violation as an energy, over all blocks: what a Newton step must reduce.
-
-    The largest violation alone, which decides convergence, would forbid steps that trade one block for another.
+    The first decides convergence. The second is what a Newton step must reduce: the first alone would forbid steps that
+    trade one block for another.
     """
-    total = 0.0
-    x = np.empty(3)
-    for b in range(kind.shape[0]):
-        a, z = start[b], start[b + 1]
-        _deviation(kind[b], bound[b], scale[b], impulse[a:z], sigma[a:z], x)
-        for i in range(z - a):
-            total += scale[b] * x[i] * x[i]
-    return total
+    worst, energy = 0.0, 0.0
+    x = np.empty(6)
+    for b in range(blocks.shape[0]):
+        a, width, scale = blocks[b].start, blocks[b].width, blocks[b].scale
+        for i in range(width):
+            x[i] = impulse[a + i] - sigma[a + i] / scale
+        project(blocks[b].kind, blocks[b].bound, x)
+        # λ − proj(λ − σ/s) is zero if and only if the block obeys its law, for any positive s
+        for i in range(width):
+            deviation = scale * abs(impulse[a + i] - x[i])
+            if not deviation <= worst:  # so that NaN shows
+                worst = deviation
+            energy += deviation * deviation / scale
+    return worst, energy
 
 
-@numba.njit(cache=True)
-def classify(
-    kind: IntArray, start: IntArray, bound: Array, scale: Array, impulse: Array, sigma: Array, mode: IntArray
-) -> None:
+@numba.njit(cache=True, error_model="numpy")
+def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
     """The mode of each block at a solution (paper 2, Sec. 3.2)."""
-    for b in range(kind.shape[0]):
-        a, s = start[b], scale[b]
-        if kind[b] == EQUALITY:
-            mode[b] = STICKING
-        elif kind[b] == DRY:
-            mode[b] = SLIDING if abs(impulse[a] - sigma[a] / s) > bound[b] else STICKING
+    for b in range(blocks.shape[0]):
+        block = blocks[b]
+        kind, a, s = block.kind, block.start, block.scale
+        if kind == EQUALITY:
+            block.mode = STICKING
+        elif kind == DRY:
+            block.mode = SLIDING if abs(impulse[a] - sigma[a] / s) > block.bound else STICKING
         elif impulse[a] - sigma[a] / s <= 0.0:
-            mode[b] = BREAKING
-        elif kind[b] == LIMIT:
-            mode[b] = STICKING
+            block.mode = BREAKING
+        elif kind == LIMIT:
+            block.mode = STICKING
         else:
             x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
-            mode[b] = SLIDING if math.sqrt(x * x + y * y) > bound[b] * impulse[a] else STICKING
+            block.mode = SLIDING if math.sqrt(x * x + y * y) > block.bound * impulse[a] else STICKING
+
+
+@numba.njit(cache=True, error_model="numpy")
+def violations(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, float, float]:
+    """How far the worst block is from each law by itself.
+
+    Signorini: the smaller of normal velocity and normal impulse (as the velocity it makes) [m/s]. Cone: impulse beyond
+    the friction cone or its bound [N·s]. Dissipation: what the friction impulse fails to take out of the motion [J].
+    """
+    signorini, cone, dissipation = 0.0, 0.0, 0.0
+    for b in range(blocks.shape[0]):
+        kind, a, bound = blocks[b].kind, blocks[b].start, blocks[b].bound
+        if kind == CONTACT or kind == LIMIT:
+            signorini = max(signorini, abs(min(blocks[b].scale * impulse[a], sigma[a])))
+        if kind == CONTACT:
+            radius = bound * impulse[a]
+            x, y, u, v = impulse[a + 1], impulse[a + 2], sigma[a + 1], sigma[a + 2]
+            cone = max(cone, math.sqrt(x * x + y * y) - radius)
+            dissipation = max(dissipation, abs(x * u + y * v + radius * math.sqrt(u * u + v * v)))
+        elif kind == DRY:
+            cone = max(cone, abs(impulse[a]) - bound)
+            dissipation = max(dissipation, abs(impulse[a] * sigma[a] + bound * abs(sigma[a])))
+        elif kind == EQUALITY:
+            for i in range(a, a + blocks[b].width):
+                signorini = max(signorini, abs(sigma[i]))
+    return signorini, cone, dissipation

@@ -1,28 +1,41 @@
 """`ncp`: rigid contact with Coulomb friction, exactly: no relaxation, no compliance (paper 2).
 
-Signorini's law, Coulomb's cone and maximum dissipation hold at the level of impulses to the solver's tolerance. Joint
-limits, dry joint friction and joint equalities (mimic) are constraints of the same problem.
+Signorini's law, Coulomb's cone and maximum dissipation hold at the level of impulses to the solver's tolerance. Limits,
+dry friction and equalities are constraints of the same problem.
+
+Derivatives flow to q, v, u, tau, friction, restitution, frictionloss, size, mass, com, inertia, damping, armature and
+gravity, at the modes of the step: nothing is smoothed unless `collision_gradient="randomized"` asks for it.
 """
 
 from __future__ import annotations
 
 import copy
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import mujoco
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import tree_records
+from tangens.collision.accuracy import sharpen
+from tangens.collision.rows import geom_records
+from tangens.collision.shapes import hull_tables
+from tangens.contact import workspace
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.cones import MODE_NAMES
-from tangens.contact.ncp_gradient import differentiate
+from tangens.contact.constraints import Constraints
+from tangens.contact.ncp_gradient import differentiate, linearize, reverse
 from tangens.contact.ncp_step import step as compiled_step
-from tangens.dynamics.exact import PARAMETERS, ExactDynamics
-from tangens.errors import NotDifferentiable, OptionError, SceneError
-from tangens.results import Contacts, Jacobian, SolverReport, Step
+from tangens.contact.solvers import SOLVERS
+from tangens.dynamics.chains import pack_tree
+from tangens.dynamics.exact import ExactDynamics
+from tangens.dynamics.parameter_forces import PARAMETERS
+from tangens.errors import NotDifferentiable, OptionError
+from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
 from tangens.scene.support import element_name
 from tangens.state import State
 
@@ -43,6 +56,7 @@ class Ncp(ContactModel):
         correction_speed: no overlap is undone faster than this [m/s].
         damping: share of the approach velocity that is fed back (K_d there).
         margin: contacts are looked for up to this distance [m], so that bodies stop before they overlap.
+        solver: "newton" (semi-smooth Newton, with Gauss-Seidel sweeps where it stalls) or "admm".
         tolerance: residual of the contact problem that counts as solved [m/s].
         max_iterations: sweeps and Newton steps before the solver gives up and says so.
 
@@ -55,6 +69,7 @@ class Ncp(ContactModel):
     correction_speed: float = 1.0
     damping: float = 0.0
     margin: float = 0.01
+    solver: str = "newton"
     tolerance: float = 1e-10
     max_iterations: int = 500
 
@@ -68,31 +83,12 @@ class Ncp(ContactModel):
         ):
             if not low <= getattr(self, name) <= high:
                 raise OptionError(f"Ncp({name}={getattr(self, name)!r}) must lie between {low} and {high}")
+        if self.solver not in SOLVERS:
+            raise OptionError(f"Ncp(solver={self.solver!r}) must be one of {', '.join(map(repr, SOLVERS))}")
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
         return NcpEngine(scene, self)
-
-
-class _Solution(NamedTuple):
-    """A solved step and what its derivative needs, in the order in which the compiled step returns it."""
-
-    v_next: Array
-    force: Array
-    impulse: Array
-    sigma: Array
-    mode: IntArray
-    kind: IntArray
-    bound: Array
-    value: Array
-    J: Array
-    G: Array
-    iterations: int
-    error: float
-    position: Array
-    frame: Array
-    gap: Array
-    geom: NDArray[np.int32]
 
 
 class NcpEngine:
@@ -102,112 +98,164 @@ class NcpEngine:
         self._dynamics = ExactDynamics(scene.shared_model)
         self._tolerance = options.tolerance
         m = self._m = _with_contacts(self._dynamics.model, options.margin)
-        _refuse_unsupported(m)
         d = self._d = mujoco.MjData(m)
-        self._qpos, self._qvel, self._ctrl = d.qpos, d.qvel, d.ctrl
-        self._smooth = d.M, d.cdof, d.subtree_com
-        self._forces = d.qfrc_passive, d.qfrc_actuator, d.qfrc_bias
-        self._poses = d.geom_xpos, d.geom_xmat
-        self._records = tree_records(m, self._dynamics.dampers, scene.parameters["restitution"])
-        self._column = m.M_colind
+        self._inputs = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
+        self._state = d.qpos, d.qvel, d.qfrc_applied
+        self._sizes = m.nq, m.nv
         self._h = float(m.opt.timestep)
-        self._settings = np.array([
-            self._h, options.correction, options.correction_speed, options.damping, options.tolerance,
-            options.max_iterations,
+
+        constraints = Constraints(scene.shared_model)
+        self._rows = constraints.rows
+        tree = pack_tree(m, self._dynamics.dampers)
+        shapes = geom_records(m, scene.parameters["restitution"]), *hull_tables(m)
+        settings = np.array([
+            self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
+            options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
         ])  # fmt: skip
-        self._previous: tuple[NDArray[np.int32], Array] = np.zeros((0, 2), dtype=np.int32), np.zeros(0)
+        layout = scene.joint_layout
+        plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
+        quats = np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))])
+        # What never changes, and what MuJoCo fills in place, in the order in which the compiled functions take it.
+        quats = quats.astype(np.int64).reshape(-1, 3)
+        self._static = tree, *shapes, constraints.packed, settings, self._rows
+        self._quats = quats
+        poses = d.subtree_com, d.geom_xpos, d.geom_xmat, d.xpos, d.xquat
+        self._found = d.M, d.cdof, *poses, d.qfrc_passive, d.qfrc_actuator, d.qfrc_bias
+        gravity = np.zeros(3) if m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY else m.opt.gravity.copy()
+        elements = self._dynamics.packed_elements
+        self._forces = elements, gravity
+        self._scene_now = d.M, d.cdof, d.cinert, *poses
+        self._contacts = _NO_CONTACT_MEMORY
+        self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
+        self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
+        self._solved = False
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
         """Advance by one time step."""
-        s = self._solve(q, v, u, tau)
-        q_next = q.copy()
-        mujoco.mj_integratePos(self._m, q_next, s.v_next, self._h)
-        modes = tuple([MODE_NAMES[i] for i in s.mode[: len(s.gap)].tolist()])
-        contacts = Contacts(s.position, s.frame[:, :3], s.gap, s.force, s.geom, modes, None)
-        report = SolverReport(s.error <= self._tolerance, s.iterations, s.error)
-        return Step(State.trusted(q_next, s.v_next), contacts, report)
-
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Jacobian:
-        """Derivative of the step at its modes."""
-        by_state, by_u = self._linearize(q, v, u, tau, "u" in wrt)
-        return Jacobian(self._dynamics.blocks(q, v, by_state, by_u, wrt))
-
-    def pullback(
-        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
-    ) -> dict[str, Array]:
-        """Carry ∂L/∂(q⁺, v⁺) back through the step."""
-        by_state, by_u = self._linearize(q, v, u, tau, with_u=True)
-        return self._dynamics.carry_back(q, v, by_state, by_u, dq, dv, wrt)
-
-    def _solve(self, q: Array, v: Array, u: Array, tau: Array) -> _Solution:
-        """Find contacts and solve for their impulses."""
         m, d = self._m, self._d
-        self._qpos[:] = q
-        self._qvel[:] = v
-        self._ctrl[:] = u
+        self._solved = False
+        _write(*self._inputs, q, v, u, tau)
         mujoco.mj_fwdPosition(m, d)
         mujoco.mj_fwdVelocity(m, d)
         mujoco.mj_fwdActuation(m, d)
-        found = d.contact
-        # Copies: MuJoCo's arrays are views of memory that the next step writes over.
-        where = found.pos.copy(), found.frame.copy(), found.dist.copy(), found.geom.copy()
-        result = compiled_step(
-            *self._records, self._column, self._settings, *self._smooth, q, v, *self._forces, tau,
-            self._dynamics.implicit_h, *where, found.friction, *self._previous,
-        )  # fmt: skip
-        self._previous = where[3], result[2]
-        return _Solution._make((*result, *where))
-
-    def _linearize(self, q: Array, v: Array, u: Array, tau: Array, with_u: bool) -> tuple[Array, Array]:
-        s = self._solve(q, v, u, tau)
-        by_state, by_u = self._dynamics.velocity_blocks(q, v, u, tau + (s.impulse @ s.J) / self._h, with_u)
-        if len(s.impulse):
-            _, cdof, com = self._smooth
-            unknown, _, _ = differentiate(
-                *self._records, self._settings, cdof, com, *self._poses, s.position, s.frame, s.gap, s.geom,
-                v, s.v_next, s.impulse, s.sigma, s.mode, s.kind, s.bound, s.value, s.J, s.G, by_state, by_u,
-            )  # fmt: skip
-            if unknown >= 0:
-                self._refuse(s.geom[unknown])
-        self._dynamics.integrate_blocks(v, by_state, by_u)
-        return by_state, by_u
-
-    def _refuse(self, geom: NDArray[np.int32]) -> None:
-        one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
-        raise NotDifferentiable(
-            f"ncp does not know how the contact between {one} and {two} moves with the bodies: so far, one of the "
-            "touching features must be a face and the other a point, or both be points or lines"
+        nc = self._nc = d.ncon
+        if nc > self._capacity:
+            self._grow(nc)
+        if nc and self._contacts is _NO_CONTACT_MEMORY:
+            self._contacts = _contact_memory(d)
+        nq, nv = self._sizes
+        out = np.empty(nq + nv + 13 * nc)
+        iterations, error, signorini, cone, dissipation = compiled_step(
+            *self._static, self._quats, *self._found, *self._state, nc, *self._contacts, self._warm, self._memory, out
         )
+        self._solved = True
+        report = SolverReport(error <= self._tolerance, iterations, error, signorini, cone, dissipation)
+        state = State.trusted(out[:nq], out[nq : nq + nv])
+        return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
+
+    def jacobian(
+        self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], outputs: Sequence[str] = ("q", "v")
+    ) -> Jacobian:
+        """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
+        self._ensure_solved(q, v, u, tau)
+        nv, nu = len(v), len(u) if "u" in wrt else 0
+        by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
+        gravcomp = self._dynamics.gravity_compensation(q)
+        unknown, ambiguous = differentiate(
+            *self._static, *self._forces, *self._scene_now, *self._inputs, *gravcomp, self._nc, self._memory, self._frozen(),
+            by_state, by_u,
+        )  # fmt: skip
+        if unknown >= 0:
+            self._refuse(unknown)
+        inputs = {"q": by_state[0], "v": by_state[1], "tau": by_state[2], "u": by_u}
+        return Jacobian({name: inputs[name] for name in wrt})
+
+    def _ensure_solved(self, q: Array, v: Array, u: Array, tau: Array) -> None:
+        if not (self._solved and _same(*self._inputs, q, v, u, tau)):
+            self.step(q, v, u, tau)
+
+    def _frozen(self) -> Array:
+        return _EXACT
+
+    def _grow(self, contacts: int) -> None:
+        """More memory, for more contacts than ever before."""
+        self._capacity = capacity = max(2 * contacts, 8)
+        nv, entries = self._sizes[1], len(self._found[0])
+        self._memory = np.zeros(workspace.size(nv, entries, capacity, self._rows))
+        warm = np.zeros(len(self._warm) + 5 * capacity)
+        warm[: len(self._warm)] = self._warm
+        self._warm = warm
+
+    def _refuse(self, contact: int) -> None:
+        geom = self._d.contact.geom[contact]
+        one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
+        raise NotDifferentiable(f"ncp does not know how the contact between {one} and {two} moves with the bodies")
+
+
+_EXACT = np.zeros((0, 7, 6))
+
+
+def _contacts(found: Array, n: int) -> Contacts:
+    """The compiled step's report of its contacts, made readable when somebody asks."""
+    modes = tuple([MODE_NAMES[int(i)] for i in found[10 * n : 11 * n]])
+    geom = found[11 * n : 13 * n].reshape(n, 2).astype(np.int64)
+    position, normal, force = (found[a * n : (a + 3) * n].reshape(n, 3) for a in (0, 3, 7))
+    return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
+
+
+def _contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32], IntArray]:
+    """MuJoCo's own contact array, as numbers and as integers, and where a contact's fields stand in it.
+
+    Reading it through MuJoCo's Python objects would take longer than solving for the contacts of a small robot.
+    """
+    fields = d.contact
+    views = (fields.pos, fields.frame, fields.dist, fields.friction, fields.geom)
+    start = min(view.ctypes.data for view in views)
+    stride = views[0].strides[0]
+    offsets = [view.ctypes.data - start for view in views]
+    layout = np.array([stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4])
+    size = d.narena
+    numbers = np.ctypeslib.as_array((ctypes.c_double * (size // 8)).from_address(start))
+    integers = np.ctypeslib.as_array((ctypes.c_int32 * (size // 4)).from_address(start))
+    return numbers, integers, layout.astype(np.int64)
+
+
+_NO_CONTACT_MEMORY = np.zeros(1), np.zeros(1, dtype=np.int32), np.zeros(7, dtype=np.int64)
 
 
 def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
-    """A copy that finds contacts up to `margin` apart, and leaves all other constraints to us."""
+    """A copy that finds contacts up to `margin` apart, and leaves all constraints to us."""
     m = copy.copy(model)
     off = mujoco.mjtDisableBit
     m.opt.disableflags &= ~(int(off.mjDSBL_CONSTRAINT) | int(off.mjDSBL_CONTACT))
     m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
     m.geom_gap[:] = margin
     m.geom_margin[:] = 0.0
+    sharpen(m)
     return m
 
 
-def _refuse_unsupported(m: mujoco.MjModel) -> None:
-    """Constraints that the contact problem does not hold yet; silence would let them pass."""
-    obj, scalar = mujoco.mjtObj, (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
-    found = [(obj.mjOBJ_EQUALITY, i, "equalities") for i in range(m.neq) if m.eq_active0[i]]
-    found += [
-        (obj.mjOBJ_TENDON, i, "limits and dry friction of tendons")
-        for i in range(m.ntendon)
-        if m.tendon_limited[i] or m.tendon_frictionloss[i] > 0
-    ]
-    found += [
-        (obj.mjOBJ_JOINT, j, "limits of ball joints")
-        for j in range(m.njnt)
-        if m.jnt_limited[j] and m.jnt_type[j] not in scalar
-    ]
-    for kind, index, what in found:
-        raise SceneError(
-            f"ncp does not simulate {what} yet",
-            element=element_name(m, kind, index),
-            remedy="take it out of the model, or use contact=None",
-        )
+@numba.njit(cache=True)
+def _write(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array) -> None:
+    """Set MuJoCo's inputs, quicker than four assignments."""
+    for i in range(q.shape[0]):
+        qpos[i] = q[i]
+    for i in range(v.shape[0]):
+        qvel[i], applied[i] = v[i], tau[i]
+    for i in range(u.shape[0]):
+        ctrl[i] = u[i]
+
+
+@numba.njit(cache=True)
+def _same(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array) -> bool:
+    """Whether these are the inputs that were set last."""
+    for i in range(q.shape[0]):
+        if qpos[i] != q[i]:
+            return False
+    for i in range(v.shape[0]):
+        if qvel[i] != v[i] or applied[i] != tau[i]:
+            return False
+    for i in range(u.shape[0]):  # noqa: SIM110  (plain loops compile to the quickest code)
+        if ctrl[i] != u[i]:
+            return False
+    return True

@@ -1,320 +1,587 @@
 """The derivative of an `ncp` step, compiled (paper 2, Sec. 3 and Appendices A to D).
 
-At fixed modes the laws are equations. Their derivative needs how J·v⁺ and Jᵀ·λ change with q: through the motion axes
-S of the joints (∂S_j/∂q_k = S_k × S_j for a joint k before j), and through the motion of the contact point and frame.
-Contacts that break take no part.
+With a = (v⁺ − v)/h, the step obeys   (M + h·D)(v⁺ − v) = h·(τ − c) + Jᵀ·λ   and, at fixed modes, one equation for each
+row of the constraints that push. Differentiated by any input θ:
+
+    (M + h·D)·dv⁺ = R_θ + Jᵀ·dλ                A·dλ = −B·(Y ᵀR_θ + K_θ) − c_θ          Y = (M + h·D)⁻¹·Jᵀ
+
+R_θ: how forces change with everything else held. K_θ: how the velocities that rows measure, with their targets,
+change at fixed v⁺. c_θ: how the laws themselves change (friction). A = B·G + the sliding laws (Eqs. 10 and 16 of the
+paper). So dv⁺ = P·R_θ − T·(B·K_θ + c_θ) with T = Y·A⁻¹ and P = (M + h·D)⁻¹ − T·B·Yᵀ: two small matrices serve every input, and
+their transposes the reverse mode. Contacts that break take no part.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.features import UNKNOWN, contact_motion, cross, find_features
+from tangens.collision.motion import contact_response
+from tangens.collision.rows import GEOM
+from tangens.collision.shapes import Hulls
 from tangens.contact.cones import BREAKING, CONTACT, DRY, SLIDING
-from tangens.contact.ncp_step import CORRECTION, CORRECTION_SPEED, DAMPING, TIMESTEP
+from tangens.contact.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
+from tangens.contact.generalized_inverse import invert
+from tangens.contact.ncp_step import (
+    DAMPING,
+    IMPLICIT,
+    TIMESTEP,
+    ball_angle,
+    line_value,
+    polynomial,
+    restitution_of,
+    tie_points,
+)
+from tangens.contact.workspace import carve
+from tangens.dynamics import tree_solve
+from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.force_elements import ACTUATOR, unpack
+from tangens.dynamics.forces import evaluate_forces
+from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.rotations import right_jacobian_inverse
+from tangens.dynamics.tangent import integrate_rows, pull_back_integration
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True)
+class Linearization(NamedTuple):
+    """A step's derivative in factors; rows are those of the constraints that push."""
+
+    unknown: int  # the first contact whose motion is not known, or −1
+    rank: int  # of A
+    R: Array  # by q and v, (2, nv, nv)
+    R_u: Array  # (nv, nu)
+    K: Array  # by q and v, (2, m, nv)
+    Y: Array  # rows, (m, nv)
+    A_inverse: Array
+    slide: Array  # B's entries: xx, xy, yy and 1 for the first tangent of a sliding contact, (m, 4)
+    active: IntArray  # rows of the contact problem
+    turn: Array  # how a contact's frame turns with q, (contacts that push, 3, nv)
+
+
+@numba.njit(cache=True, error_model="numpy")
 def differentiate(
-    dofs: Records, bodies: Records, geoms: Records, options: Array, cdof: Array, com: Array, xpos: Array, xmat: Array,
-    position: Array, frame: Array, gap: Array, geom: NDArray[np.int32], v: Array, v_next: Array,
-    impulse: Array, sigma: Array, mode: IntArray, kind: IntArray, bound: Array, value: Array, J: Array, G: Array,
-    by_state: Array, by_u: Array,
-) -> tuple[int, Array, IntArray]:  # fmt: skip
-    """Turn ∂v⁺ at fixed generalised forces into ∂v⁺ of the step, in place.
+    tree: Array, geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array, options: Array,
+    rows: int, elements: Array, gravity: Array, M: Array, cdof: Array, cinert: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array,
+    q: Array, v: Array, u: Array, tau: Array, gravcomp: Array, gravcomp_q: Array, nc: int, memory: Array,
+    frozen: Array, by_state: Array, by_u: Array,
+) -> tuple[int, bool]:  # fmt: skip
+    """`linearize` and `forward` in one call: a contact that moves in an unknown way or −1, and `ambiguous`."""
+    lin = linearize(
+        tree, geoms, face_normals, faces, corners, constraints, options, rows, elements, gravity, M, cdof, cinert, com, gxpos, gxmat, xpos, xquat,
+        q, v, u, tau, gravcomp, gravcomp_q, nc, memory, by_u.shape[2] > 0, frozen,
+    )  # fmt: skip
+    if lin.unknown >= 0:
+        return lin.unknown, False
+    forward(tree, options, elements, rows, nc, M.shape[0], memory, lin, by_state, by_u)
+    return -1, False
 
-    Returns −1 (or the first contact that moves in an unknown way), ∂(impulses that act)/∂(q, v, tau, u), their rows.
+
+@numba.njit(cache=True, error_model="numpy")
+def linearize(
+    tree: Array, geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array, options: Array,
+    rows: int, elements: Array, gravity: Array, M: Array, cdof: Array, cinert: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array,
+    q: Array, v: Array, u: Array, tau: Array, gravcomp: Array, gravcomp_q: Array, nc: int, memory: Array,
+    with_u: bool, frozen: Array,
+) -> Linearization:  # fmt: skip
+    """The factors at the step that `memory` holds.
+
+    `frozen` says how contacts move: empty for the exact motion, else a (6, 6) response for each contact.
     """
-    n, nv = J.shape
-    nu, nc = by_u.shape[2], position.shape[0]
-    h = options[TIMESTEP]
-    v_tau = by_state[2, 1]
-
-    active = _active_rows(kind, mode, nc)
+    dofs, bodies, column = unpack_tree(tree)
+    nv, h = v.shape[0], options[TIMESTEP]
+    w = carve(memory, nv, M.shape[0], nc, rows)
+    blocks = w.blocks[: int(w.counts[0])]
+    active = _active_rows(blocks)
     m = active.shape[0]
-    by_force, by_velocity, approach_q = np.zeros((nv, nv)), np.zeros((n, nv)), np.zeros((n, nv))
-    feature, core = np.zeros(2, dtype=np.int64), np.zeros((2, 7))
-    for c in range(nc):
-        if mode[c] == BREAKING:
-            continue
-        find_features(geoms, geom[c], xpos, xmat, position[c], frame[c], gap[c], feature, core)
-        if feature[0] == UNKNOWN:
-            return c, np.zeros((0, 0)), active
-        one, two = geoms[geom[c, 0]], geoms[geom[c, 1]]
-        rows = slice(3 * c, 3 * c + 3)
-        _contact_terms(
-            dofs, bodies, one.body, two.body, position[c], frame[c], gap[c], feature, core, impulse[rows], cdof, com,
-            v_next, by_force, by_velocity[rows],
-        )  # fmt: skip
-        restitution = max(one.restitution, two.restitution)
-        feedback = restitution - options[DAMPING] if gap[c] <= 0.0 else 0.0
-        if feedback != 0.0:
-            unused = np.zeros((nv, nv))
-            _contact_terms(
-                dofs, bodies, one.body, two.body, position[c], frame[c], gap[c], feature, core, impulse[rows], cdof,
-                com, v, unused, approach_q[rows],
-            )  # fmt: skip
-
-    # At fixed impulses, their lever arms still move with q.
+    R, K = np.zeros((2, nv, nv)), np.zeros((2, m, nv))
+    R_u = np.zeros((nv, u.shape[0] if with_u else 0))
+    a, before, after = np.empty(nv), np.empty((nv, 6)), np.empty((nv, 6))
+    for i in range(nv):
+        a[i] = (w.v_next[i] - v[i]) / h
+    evaluate_forces(elements, np.empty(nv), q, v, u, tau, gravcomp)
+    _add_joint_forces(dofs, column, options, elements, M, v, a, R, R_u)
+    if gravcomp_q.shape[0]:
+        R[0] += h * gravcomp_q
+    outside = np.zeros((nv, 6))
+    turn = np.zeros((nc, 3, nv))
+    unknown = -1
     if m:
-        by_state[0, 1] += (v_tau @ by_force) / h
-    right = np.empty((m, 3 * nv + nu))
+        spread(dofs, cdof, w.v_next, before, after)
+        unknown = _add_constraints(
+            dofs, bodies, geoms.view(GEOM), Hulls(face_normals, faces, corners), constraints, options, cdof, com, gxpos,
+            gxmat, xpos, xquat, q, v, before, after, w.contacts, blocks, w.impulse, w.v_next, w.J, w.rate, frozen,
+            outside, R[0], K, turn,
+        )  # fmt: skip
+    spread(dofs, cdof, v, before, after)
+    add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
+    Y = np.empty((m, nv))
     for r in range(m):
-        row = active[r]
-        for k in range(nv):
-            t0, t1, t2 = by_velocity[row, k], 0.0, 0.0
-            for i in range(nv):
-                x = J[row, i]
-                if x != 0.0:
-                    t0 += x * by_state[0, 1, i, k]
-                    t1 += x * by_state[1, 1, i, k]
-                    t2 += x * v_tau[i, k]
-            right[r, k], right[r, nv + k], right[r, 2 * nv + k] = t0, t1, t2
-        for k in range(nu):
-            total = 0.0
-            for i in range(nv):
-                total += J[row, i] * by_u[1, i, k]
-            right[r, 3 * nv + k] = total
-        _add_target(geoms, geom, options, row, nc, kind, value, v, J, approach_q, right[r])
+        for i in range(nv):
+            Y[r, i] = w.half[active[r], i] / math.sqrt(w.d[i])
+        tree_solve.other_half(dofs, column, w.L, w.d, Y[r])
+    slide = np.zeros((m, 4))
+    A = _laws(active, blocks, w.impulse, w.sigma, w.G, int(w.counts[1]), slide)
+    A_inverse, rank = invert(A)
+    return Linearization(unknown, rank, R, R_u, K, Y, A_inverse, slide, active, turn)
 
-    A = np.zeros((m, m))
-    _laws(active, kind, mode, bound, impulse, sigma, G, nc, A, right)
-    d_impulse = _solve(A, right)
-    response = np.zeros((nv, m))  # of v⁺ to an impulse on each row
+
+@numba.njit(cache=True, error_model="numpy")
+def forward(
+    tree: Array, options: Array, elements: Array, rows: int, nc: int, entries: int, memory: Array,
+    lin: Linearization, by_state: Array, by_u: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
+    dofs, _, column = unpack_tree(tree)
+    nv = dofs.shape[0]
+    h = options[TIMESTEP]
+    w = carve(memory, nv, entries, nc, rows)
+    P = np.zeros((nv, nv))
     for i in range(nv):
-        for r in range(m):
-            for k in range(nv):
-                response[i, r] += v_tau[i, k] * J[active[r], k]
-            response[i, r] /= h
+        P[i, i] = 1.0
+        tree_solve.solve(dofs, column, w.L, w.d, P[i])
+    m = lin.Y.shape[0]
+    T = np.zeros((nv, m))
+    if m:
+        T[:] = lin.Y.T @ lin.A_inverse
+        TB = T.copy()
+        _transpose_B(lin.slide, TB)
+        P -= TB @ lin.Y
+        by_state[0, 1] = P @ lin.R[0] - TB @ lin.K[0]
+        by_state[1, 1] = P @ lin.R[1] - TB @ lin.K[1]
+    else:
+        by_state[0, 1] = P @ lin.R[0]
+        by_state[1, 1] = P @ lin.R[1]
     for i in range(nv):
-        for r in range(m):
-            x = response[i, r]
-            for k in range(nv):
-                by_state[0, 1, i, k] -= x * d_impulse[r, k]
-                by_state[1, 1, i, k] -= x * d_impulse[r, nv + k]
-                by_state[2, 1, i, k] -= x * d_impulse[r, 2 * nv + k]
-            for k in range(nu):
-                by_u[1, i, k] -= x * d_impulse[r, 3 * nv + k]
-    return -1, -d_impulse, active
+        for j in range(nv):
+            by_state[2, 1, i, j] = h * P[i, j]
+    if by_u.shape[2]:
+        by_u[1] = P @ lin.R_u
+    integrate_rows(unpack(elements)[1], w.v_next, h, by_state, by_u)
+    return P, T
 
 
-@numba.njit(cache=True)
-def _active_rows(kind: IntArray, mode: IntArray, nc: int) -> IntArray:
-    out = np.empty(3 * nc + kind.shape[0], dtype=np.int64)
-    m = 0
-    for b in range(kind.shape[0]):
-        if mode[b] == BREAKING or (kind[b] == DRY and mode[b] == SLIDING):
+@numba.njit(cache=True, error_model="numpy")
+def reverse(
+    tree: Array, options: Array, elements: Array, rows: int, nc: int, entries: int, memory: Array, lin: Linearization,
+    dq: Array, dv: Array, d_impulse: Array,
+) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    """From ∂L/∂(q⁺, v⁺, λ) to ∂L/∂(q, v, tau, u), and the two vectors that parameters need: z = ∂L/∂R and s = ∂L/∂c."""
+    dofs, _, column = unpack_tree(tree)
+    nv, m = dofs.shape[0], lin.Y.shape[0]
+    h = options[TIMESTEP]
+    w = carve(memory, nv, entries, nc, rows)
+    z, by_q = dv.copy(), dq.copy()
+    pull_back_integration(unpack(elements)[1], w.v_next, h, dq, z, by_q)
+    s, Bs = np.zeros(m), np.zeros((1, m))
+    if m:
+        s[:] = lin.A_inverse.T @ (lin.Y @ z + d_impulse)
+        Bs[0] = s
+        _transpose_B(lin.slide, Bs)
+    tree_solve.solve(dofs, column, w.L, w.d, z)
+    if m:
+        z -= Bs[0] @ lin.Y
+        by_q -= Bs[0] @ lin.K[0]
+    by_v = z @ lin.R[1] - Bs[0] @ lin.K[1] if m else z @ lin.R[1]
+    by_q += z @ lin.R[0]
+    return by_q, by_v, h * z, z @ lin.R_u, z, s
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _transpose_B(slide: Array, T: Array) -> None:  # noqa: N802
+    """T ← T·B."""
+    for r in range(slide.shape[0]):
+        xx, xy, yy, slides = slide[r]
+        if slides != 0.0:
+            for i in range(T.shape[0]):
+                a, b = T[i, r], T[i, r + 1]
+                T[i, r], T[i, r + 1] = xx * a + xy * b, xy * a + yy * b
+
+
+@numba.njit(cache=True, error_model="numpy")
+def pushes(block: Any) -> bool:
+    """Whether a block has an equation: others have no impulse, or a constant one."""
+    return not (block.mode == BREAKING or (block.kind == DRY and block.mode == SLIDING))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _active_rows(blocks: Records) -> IntArray:
+    total = 0
+    for b in range(blocks.shape[0]):
+        total += blocks[b].width
+    out, m = np.empty(total, dtype=np.int64), 0
+    for b in range(blocks.shape[0]):
+        if not pushes(blocks[b]):
             continue
-        first, width = (3 * b, 3) if kind[b] == CONTACT else (2 * nc + b, 1)
-        for i in range(width):
-            out[m] = first + i
+        for r in range(blocks[b].start, blocks[b].start + blocks[b].width):
+            out[m] = r
             m += 1
     return out[:m]
 
 
-@numba.njit(cache=True)
-def _add_target(
-    geoms: Records, geom: NDArray[np.int32], options: Array, row: int, nc: int, kind: IntArray, value: Array, v: Array,
-    J: Array, approach_q: Array, right: Array,
-) -> None:  # fmt: skip
-    """How the velocity that a row must reach changes with q and v: the gap moves as the row's own velocity."""
-    nv = v.shape[0]
-    block = row // 3 if row < 3 * nc else row - 2 * nc
-    if kind[block] == DRY or (row < 3 * nc and row % 3 != 0):
-        return
-    h = options[TIMESTEP]
-    rate = 1.0 if value[block] > 0.0 else options[CORRECTION]
-    if -rate * value[block] > h * options[CORRECTION_SPEED]:
-        rate = 0.0
-    for k in range(nv):
-        right[k] += rate / h * J[row, k]
-    if kind[block] == CONTACT and value[block] <= 0.0:
-        approach = 0.0
-        for k in range(nv):
-            approach += J[row, k] * v[k]
-        restitution = max(geoms[geom[block, 0]].restitution, geoms[geom[block, 1]].restitution)
-        feedback = (restitution if approach < 0.0 else 0.0) - options[DAMPING]
-        for k in range(nv):
-            right[k] += feedback * approach_q[row, k]
-            right[nv + k] += feedback * J[row, k]
-
-
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def _laws(
-    active: IntArray, kind: IntArray, mode: IntArray, bound: Array, impulse: Array, sigma: Array, G: Array, nc: int,
-    A: Array, right: Array,
-) -> None:  # fmt: skip
-    """The linearised laws of the modes: A·dλ = −(right side), which is turned into B·right on the way.
+    active: IntArray, blocks: Records, impulse: Array, sigma: Array, G: Array, n: int, slide: Array
+) -> Array:  # fmt: skip
+    """A, and B's entries.
 
     Sticking: dσ = 0. Sliding (paper 2, Eq. 16): dσ_N = 0 and
     dλ_T + μ·u·dλ_N + (μ·λ_N/|σ_T|)·(1 − u·uᵀ)·dσ_T = 0 with u = σ_T/|σ_T|.
     """
-    m, columns = right.shape
+    m = active.shape[0]
+    A = np.empty((m, m))
     for r in range(m):
         for s in range(m):
-            A[r, s] = G[active[r], active[s]]
-    for r in range(m):
-        row = active[r]
-        if row >= 3 * nc or row % 3 != 1 or mode[row // 3] != SLIDING:
+            A[r, s] = G[active[r] * n + active[s]]
+    r = 0
+    for b in range(blocks.shape[0]):
+        if not pushes(blocks[b]):
             continue
-        friction, normal = bound[row // 3], impulse[row - 1]
-        speed = math.sqrt(sigma[row] ** 2 + sigma[row + 1] ** 2)
-        ux, uy = sigma[row] / speed, sigma[row + 1] / speed
-        turn = friction * normal / speed
-        xx, xy, yy = turn * (1.0 - ux * ux), -turn * ux * uy, turn * (1.0 - uy * uy)
-        for s in range(m):
-            a, b = A[r, s], A[r + 1, s]
-            A[r, s], A[r + 1, s] = xx * a + xy * b, xy * a + yy * b
-        for k in range(columns):
-            a, b = right[r, k], right[r + 1, k]
-            right[r, k], right[r + 1, k] = xx * a + xy * b, xy * a + yy * b
-        A[r, r] += 1.0
-        A[r + 1, r + 1] += 1.0
-        A[r, r - 1] += friction * ux
-        A[r + 1, r - 1] += friction * uy
+        if blocks[b].kind == CONTACT and blocks[b].mode == SLIDING:
+            row, t = blocks[b].start + 1, r + 1
+            friction, normal = blocks[b].bound, impulse[row - 1]
+            speed = math.sqrt(sigma[row] ** 2 + sigma[row + 1] ** 2)
+            ux, uy = sigma[row] / speed, sigma[row + 1] / speed
+            pull = friction * normal / speed
+            xx, xy, yy = pull * (1.0 - ux * ux), -pull * ux * uy, pull * (1.0 - uy * uy)
+            slide[t, 0], slide[t, 1], slide[t, 2], slide[t, 3] = xx, xy, yy, 1.0
+            for s in range(m):
+                x, y = A[t, s], A[t + 1, s]
+                A[t, s], A[t + 1, s] = xx * x + xy * y, xy * x + yy * y
+            A[t, t] += 1.0
+            A[t + 1, t + 1] += 1.0
+            A[t, r] += friction * ux
+            A[t + 1, r] += friction * uy
+        r += blocks[b].width
+    return A
 
 
-@numba.njit(cache=True)
-def _solve(A: Array, right: Array) -> Array:
-    """A⁻¹·right; the shortest least-squares answer where contacts are redundant."""
-    n, columns = right.shape
-    row, column = np.empty(n), np.empty(n)  # rows are velocities or impulses: balance before judging the rank
-    for i in range(n):
-        largest = 0.0
-        for j in range(n):
-            largest = max(largest, abs(A[i, j]))
-        row[i] = 1.0 / largest if largest > 0.0 else 1.0  # a row may be empty: planar scenes have no third direction
-    for j in range(n):
-        largest = 0.0
-        for i in range(n):
-            largest = max(largest, row[i] * abs(A[i, j]))
-        column[j] = 1.0 / largest if largest > 0.0 else 1.0
-    for i in range(n):
-        for j in range(n):
-            A[i, j] *= row[i] * column[j]
-        for k in range(columns):
-            right[i, k] *= row[i]
-    LU, x = A.copy(), right.copy()
-    if not _eliminate(LU, x):
-        x[:] = np.linalg.lstsq(A, right, 1e-10)[0]
-    for j in range(n):
-        for k in range(columns):
-            x[j, k] *= column[j]
-    return x
-
-
-@numba.njit(cache=True)
-def _eliminate(A: Array, b: Array) -> bool:
-    """Gaussian elimination with row pivoting on balanced equations; False when a pivot nearly vanishes."""
-    n, columns = b.shape
-    for k in range(n):
-        pivot = k
-        for i in range(k + 1, n):
-            if abs(A[i, k]) > abs(A[pivot, k]):
-                pivot = i
-        if abs(A[pivot, k]) < 1e-9:
-            return False
-        if pivot != k:
-            for j in range(n):
-                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
-            for j in range(columns):
-                b[k, j], b[pivot, j] = b[pivot, j], b[k, j]
-        inverse = 1.0 / A[k, k]
-        for i in range(k + 1, n):
-            ratio = A[i, k] * inverse
-            if ratio != 0.0:
-                for j in range(k + 1, n):
-                    A[i, j] -= ratio * A[k, j]
-                for j in range(columns):
-                    b[i, j] -= ratio * b[k, j]
-    for i in range(n - 1, -1, -1):
-        for j in range(i + 1, n):
-            ratio = A[i, j]
-            if ratio != 0.0:
-                for k in range(columns):
-                    b[i, k] -= ratio * b[j, k]
-        inverse = 1.0 / A[i, i]
-        for k in range(columns):
-            b[i, k] *= inverse
-    return True
-
-
-@numba.njit(cache=True)
-def _contact_terms(
-    dofs: Records, bodies: Records, body0: int, body1: int, p: Array, frame: Array, gap: float, feature: IntArray,
-    core: Array, impulse: Array, cdof: Array, com: Array, velocity: Array, by_force: Array, by_velocity: Array,
+@numba.njit(cache=True, error_model="numpy")
+def _add_joint_forces(
+    dofs: Records, column: IntArray, options: Array, elements: Array, M: Array, v: Array, a: Array, R: Array, R_u: Array
 ) -> None:  # fmt: skip
-    """Add ∂(Jᵀλ)/∂q of one contact to by_force (nv, nv) and ∂(J·velocity)/∂q to by_velocity (3, nv)."""
-    nv = velocity.shape[0]
-    scratch, dp, turn, f, c1, c2 = np.empty((4, 3)), np.empty(3), np.empty(3), np.zeros(3), np.empty(3), np.empty(3)
-    change, pull, rest, zero = np.empty(3), np.empty(3), np.zeros(3), np.zeros(3)
-    chain, length = np.empty((2, nv), dtype=np.int64), np.zeros(2, dtype=np.int64)
-    w, v, spin = np.empty((2, nv, 3)), np.empty((2, nv, 3)), np.zeros((2, 3))  # motion axes at the contact point
-    for i in range(3):
-        for k in range(3):
-            f[i] += frame[3 * k + i] * impulse[k]
-    for side in range(2):
-        body = bodies[body0 if side == 0 else body1]
-        j, r = body.last_dof, body.root
-        sign = 2.0 * side - 1.0
-        for i in range(3):
-            c2[i] = p[i] - com[r, i]
-        while j >= 0:
-            chain[side, length[side]] = j
-            length[side] += 1
+    """What springs, dampers, tendons and actuators add to R; and M + h·D, by which v itself enters."""
+    dof, quat, line, row = unpack(elements)
+    h = options[TIMESTEP]
+    for k in range(dofs.shape[0]):
+        damper, speed = dofs[k].damper, abs(v[k])
+        extra = options[IMPLICIT] * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
+        for e in range(dofs[k].address, dofs[k].address + dofs[k].count):
+            R[1, k, column[e]] = M[e]
+            R[1, column[e], k] = M[e]
+        R[1, k, k] += extra + h * (dof[k].dv + options[IMPLICIT] * dof[k].dvv * a[k])
+        R[0, k, k] += h * dof[k].dq
+    for k in range(quat.shape[0]):
+        if quat[k].spring[0] != 0.0 or quat[k].spring[1] != 0.0 or quat[k].spring[2] != 0.0:
+            at = quat[k].v
             for i in range(3):
-                w[side, j, i] = cdof[j, i]
-            cross(w[side, j], c2, c1)
-            for i in range(3):
-                v[side, j, i] = cdof[j, 3 + i] + c1[i]
-                spin[side, i] += w[side, j, i] * velocity[j]
-                rest[i] += sign * v[side, j, i] * velocity[j]
-            j = dofs[j].parent
-    for own in range(2):
-        for a in range(length[own]):
-            k = chain[own, a]
-            shared = False
-            for b in range(length[1 - own]):
-                shared = shared or chain[1 - own, b] == k
-            if shared and own == 1:
-                continue  # seen from the other side already
-            moves0, moves1 = own == 0 or shared, own == 1 or shared
-            contact_motion(
-                feature, core, frame, p, gap,
-                w[0, k] if moves0 else zero, v[0, k] if moves0 else zero,
-                w[1, k] if moves1 else zero, v[1, k] if moves1 else zero, scratch, dp, turn,
+                for j in range(3):
+                    R[0, at + i, at + j] += h * quat[k].dq[i, j]
+    for e in range(line.shape[0]):
+        pull = line[e]
+        for i in range(pull.start, pull.stop):
+            own = row[i].dof
+            arm = h * row[i].moment * (dof[own].unclamped if pull.kind == ACTUATOR else 1.0)
+            for j in range(pull.start, pull.stop):
+                R[0, own, row[j].dof] += arm * pull.d_length * row[j].lever
+                R[1, own, row[j].dof] += arm * pull.d_velocity * row[j].moment
+            if pull.kind == ACTUATOR and R_u.shape[1]:
+                R_u[own, pull.control] += arm * pull.d_control
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _add_constraints(
+    dofs: Records, bodies: Records, geoms: Records, hulls: Hulls, constraints: Array, options: Array, cdof: Array,
+    com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array, q: Array, v: Array, before: Array, after: Array,
+    contacts: Records, blocks: Records, impulse: Array, v_next: Array, J: Array, rate: Array, frozen: Array,
+    outside: Array, R: Array, K: Array, turn: Array,
+) -> int:  # fmt: skip
+    """How the rows and their forces change with q, and their targets with q and v; `before`, `after` are of v⁺.
+
+    Returns the first contact that moves in an unknown way, or −1.
+    """
+    specs, entries = unpack_constraints(constraints)
+    nv = v.shape[0]
+    D, f, chain = np.zeros((7, 6)), np.empty(6), np.empty(nv, dtype=np.int64)
+    work = np.empty((nv, 12))
+    points = np.empty((2, 3))
+    r = 0  # row of K
+    for b in range(blocks.shape[0]):
+        block = blocks[b]
+        if not pushes(block):
+            continue
+        first, width = block.start, block.width
+        if block.source >= 0:
+            c = block.source
+            contact = contacts[c]
+            if frozen.shape[0]:
+                D[:] = frozen[c]
+            elif not contact_response(
+                geoms, hulls, contact.geom, gxpos, gxmat, contact.position, contact.frame, contact.gap, D
+            ):
+                return c
+            _world_force(contact.frame, impulse[first : first + 3], f)
+            one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
+            _push(bodies, one, two, com, contact.position, contact.position, f, outside)
+            _contact_terms(
+                dofs, bodies, one, two, contact.position, contact.frame, D, f, cdof, com, before, after, rate[first],
+                chain, work, R, K[0, r : r + 3], turn[c],
             )  # fmt: skip
-            cross(turn, f, pull)  # the force turns with the frame
-            cross(turn, rest, c1)
-            for i in range(3):
-                change[i] = -c1[i]  # and the relative velocity is seen from it
-            for side in range(2):
-                moved = moves0 if side == 0 else moves1
-                sign = 2.0 * side - 1.0
-                cross(spin[side], dp, c1)
-                for i in range(3):
-                    change[i] += sign * c1[i]
-                for b in range(length[side]):
-                    j = chain[side, b]
-                    cross(w[side, j], dp, c1)
-                    total = 0.0
-                    for i in range(3):
-                        total += c1[i] * f[i] + v[side, j, i] * pull[i]
-                    if moved and (k < j or dofs[k].group == dofs[j].group):
-                        cross(w[side, k], v[side, j], c1)
-                        cross(v[side, k], w[side, j], c2)
-                        for i in range(3):
-                            total += (c1[i] + c2[i]) * f[i]
-                            change[i] += sign * (c1[i] + c2[i]) * velocity[j]
-                    by_force[j, k] += sign * total
-            for r in range(3):
-                for i in range(3):
-                    by_velocity[r, k] += frame[3 * r + i] * change[i]
+            gain = feedback_gain(geoms, options, v, contact, J[first])
+            if gain != 0.0:
+                _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, gain, J[first], K[0, r], K[1, r])
+        else:
+            spec = specs[-1 - block.source]
+            if spec.shape == CONNECT or spec.shape == WELD:
+                tie_points(spec, xpos, xquat, points)
+                f[:] = 0.0
+                for i in range(width):
+                    f[i] = -impulse[first + i]  # on body 1
+                _push(bodies, spec.body[0], spec.body[1], com, points[0], points[1], f, outside)
+                _tie_terms(dofs, bodies, spec, points, f, cdof, com, before, after, R, K[0, r : r + width])
+            elif spec.shape == LINE_EQUAL:
+                _equality_terms(spec, entries, q, v_next, impulse[first], R, K[0, r])
+            elif spec.shape == BALL_LIMIT:
+                _ball_terms(spec, q, v_next, impulse[first], R, K[0, r])
+            for i in range(width):
+                for k in range(nv):
+                    K[0, r + i, k] += rate[first + i] * J[first + i, k]
+        r += width
+    for k in range(nv - 1, -1, -1):
+        parent = dofs[k].parent
+        if k == dofs[k].last:
+            for j in range(dofs[k].first, k):
+                for i in range(6):
+                    outside[j, i] = outside[k, i]
+        if parent >= 0 and k == dofs[k].first:
+            for i in range(6):
+                outside[parent, i] += outside[k, i]
+    return -1
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _world_force(frame: Array, impulse: Array, f: Array) -> None:
+    """Impulse on body 1 in world axes; no moment."""
+    for i in range(3):
+        f[i] = frame[i] * impulse[0] + frame[3 + i] * impulse[1] + frame[6 + i] * impulse[2]
+        f[3 + i] = 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _push(
+    bodies: Records, one: int, two: int, com: Array, p0: Array, p1: Array, f: Array, outside: Array
+) -> None:  # fmt: skip
+    """Add the impulse f (force, then moment) on body `two` at p1, and its reaction on `one` at p0."""
+    for side in range(2):
+        body = bodies[two if side else one]
+        k = body.last_dof
+        if k < 0:
+            continue
+        sign, p = 2.0 * side - 1.0, p1 if side else p0
+        x, y, z = p[0] - com[body.root, 0], p[1] - com[body.root, 1], p[2] - com[body.root, 2]
+        outside[k, 0] += sign * (y * f[2] - z * f[1] + f[3])
+        outside[k, 1] += sign * (z * f[0] - x * f[2] + f[4])
+        outside[k, 2] += sign * (x * f[1] - y * f[0] + f[5])
+        for i in range(3):
+            outside[k, 3 + i] += sign * f[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _contact_terms(
+    dofs: Records, bodies: Records, one: int, two: int, p: Array, frame: Array, D: Array, f: Array, cdof: Array,
+    com: Array, before: Array, after: Array, rate: float, chain: IntArray, work: Array, R: Array, K: Array, turn: Array,
+) -> None:  # fmt: skip
+    """Add ∂(Jᵀλ)/∂q by the contact's own motion to R (the rest is `outside`), and ∂(J·v⁺ + target)/∂q to K (3, nv)."""
+    b0, b1 = bodies[one], bodies[two]
+    k0, k1 = b0.last_dof, b1.last_dof
+    root = b1.root if k1 >= 0 else b0.root
+    # relative velocity of the bodies at p, and of each body with the velocity before a joint taken out
+    vx, vy, vz, wx, wy, wz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for side in range(2):
+        body, k = (b1, k1) if side else (b0, k0)
+        if k < 0:
+            continue
+        sign = 2.0 * side - 1.0
+        x, y, z = p[0] - com[body.root, 0], p[1] - com[body.root, 1], p[2] - com[body.root, 2]
+        wx += sign * after[k, 0]
+        wy += sign * after[k, 1]
+        wz += sign * after[k, 2]
+        vx += sign * (after[k, 3] + after[k, 1] * z - after[k, 2] * y)
+        vy += sign * (after[k, 4] + after[k, 2] * x - after[k, 0] * z)
+        vz += sign * (after[k, 5] + after[k, 0] * y - after[k, 1] * x)
+    last0, last1 = k0, k1
+    length = 0
+    while k0 >= 0 or k1 >= 0:
+        k = max(k0, k1)  # the two chains are walked towards their roots together
+        in0, in1 = k == k0, k == k1
+        body = b1 if in1 else b0
+        root = body.root
+        x, y, z = p[0] - com[root, 0], p[1] - com[root, 1], p[2] - com[root, 2]
+        sw0, sw1, sw2 = cdof[k, 0], cdof[k, 1], cdof[k, 2]
+        sv0 = cdof[k, 3] + sw1 * z - sw2 * y
+        sv1 = cdof[k, 4] + sw2 * x - sw0 * z
+        sv2 = cdof[k, 5] + sw0 * y - sw1 * x
+        rel = (1.0 if in1 else 0.0) - (1.0 if in0 else 0.0)
+        own = 1.0 if in0 else 0.0
+        c = work[length]
+        c[0], c[1], c[2] = rel * sw0, rel * sw1, rel * sw2
+        c[3], c[4], c[5] = rel * sv0, rel * sv1, rel * sv2
+        dp0, dp1, dp2 = own * sv0, own * sv1, own * sv2
+        t0, t1, t2 = own * sw0, own * sw1, own * sw2
+        if rel != 0.0:
+            dp0 += D[0, 0] * c[3] + D[0, 1] * c[4] + D[0, 2] * c[5] + D[0, 3] * c[0] + D[0, 4] * c[1] + D[0, 5] * c[2]
+            dp1 += D[1, 0] * c[3] + D[1, 1] * c[4] + D[1, 2] * c[5] + D[1, 3] * c[0] + D[1, 4] * c[1] + D[1, 5] * c[2]
+            dp2 += D[2, 0] * c[3] + D[2, 1] * c[4] + D[2, 2] * c[5] + D[2, 3] * c[0] + D[2, 4] * c[1] + D[2, 5] * c[2]
+            t0 += D[3, 0] * c[3] + D[3, 1] * c[4] + D[3, 2] * c[5] + D[3, 3] * c[0] + D[3, 4] * c[1] + D[3, 5] * c[2]
+            t1 += D[4, 0] * c[3] + D[4, 1] * c[4] + D[4, 2] * c[5] + D[4, 3] * c[0] + D[4, 4] * c[1] + D[4, 5] * c[2]
+            t2 += D[5, 0] * c[3] + D[5, 1] * c[4] + D[5, 2] * c[5] + D[5, 3] * c[0] + D[5, 4] * c[1] + D[5, 5] * c[2]
+        turn[0, k], turn[1, k], turn[2, k] = t0, t1, t2
+        c[6], c[7], c[8] = dp1 * f[2] - dp2 * f[1], dp2 * f[0] - dp0 * f[2], dp0 * f[1] - dp1 * f[0]
+        c[9], c[10], c[11] = t1 * f[2] - t2 * f[1], t2 * f[0] - t0 * f[2], t0 * f[1] - t1 * f[0]
+        # the relative velocity at the moving point, seen from the turning frame
+        g0 = wy * dp2 - wz * dp1 - (t1 * vz - t2 * vy)
+        g1 = wz * dp0 - wx * dp2 - (t2 * vx - t0 * vz)
+        g2 = wx * dp1 - wy * dp0 - (t0 * vy - t1 * vx)
+        for side in range(2):
+            if not (in1 if side else in0):
+                continue
+            sign, last = 2.0 * side - 1.0, last1 if side else last0
+            # S_k × (v_body − v before k), at p
+            a0, a1, a2 = after[last, 0] - before[k, 0], after[last, 1] - before[k, 1], after[last, 2] - before[k, 2]
+            u0 = after[last, 3] - before[k, 3] + a1 * z - a2 * y
+            u1 = after[last, 4] - before[k, 4] + a2 * x - a0 * z
+            u2 = after[last, 5] - before[k, 5] + a0 * y - a1 * x
+            g0 += sign * (sw1 * u2 - sw2 * u1 + sv1 * a2 - sv2 * a1)
+            g1 += sign * (sw2 * u0 - sw0 * u2 + sv2 * a0 - sv0 * a2)
+            g2 += sign * (sw0 * u1 - sw1 * u0 + sv0 * a1 - sv1 * a0)
+        for i in range(3):
+            K[i, k] += frame[3 * i] * g0 + frame[3 * i + 1] * g1 + frame[3 * i + 2] * g2
+        if rate != 0.0:  # the gap is part of the target
+            K[0, k] += rate * (
+                D[6, 0] * c[3] + D[6, 1] * c[4] + D[6, 2] * c[5] + D[6, 3] * c[0] + D[6, 4] * c[1] + D[6, 5] * c[2]
+            )
+        chain[length] = k
+        length += 1
+        if in0:
+            k0 = dofs[k].parent
+        if in1:
+            k1 = dofs[k].parent
+    for i in range(length):
+        x = work[i]
+        x0, x1, x2, x3, x4, x5 = x[0], x[1], x[2], x[3], x[4], x[5]
+        if x0 == 0.0 and x1 == 0.0 and x2 == 0.0 and x3 == 0.0 and x4 == 0.0 and x5 == 0.0:
+            continue
+        row = chain[i]
+        for j in range(length):
+            R[row, chain[j]] += (
+                x0 * work[j, 6] + x1 * work[j, 7] + x2 * work[j, 8]
+                + x3 * work[j, 9] + x4 * work[j, 10] + x5 * work[j, 11]
+            )  # fmt: skip
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _feedback(
+    dofs: Records, bodies: Records, one: int, two: int, contact: Any, D: Array, cdof: Array, com: Array, v: Array,
+    gain: float, J: Array, by_q: Array, by_v: Array,
+) -> None:  # fmt: skip
+    """Restitution and damping make the target depend on the velocity of approach."""
+    nv = v.shape[0]
+    before, after, rows, unused = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((3, nv)), np.zeros((nv, nv))
+    spread(dofs, cdof, v, before, after)
+    _contact_terms(
+        dofs, bodies, one, two, contact.position, contact.frame, D, np.zeros(6), cdof, com, before, after, 0.0,
+        np.empty(nv, dtype=np.int64), np.empty((nv, 12)), unused, rows, np.zeros((3, nv)),
+    )  # fmt: skip
+    for k in range(nv):
+        by_q[k] += gain * rows[0, k]
+        by_v[k] += gain * J[k]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def feedback_gain(geoms: Records, options: Array, v: Array, contact: Any, normal_row: Array) -> float:
+    """∂target/∂(velocity of approach)."""
+    restitution = restitution_of(geoms, contact.geom)
+    if contact.gap > 0.0 or (restitution == 0.0 and options[DAMPING] == 0.0):
+        return 0.0
+    return (restitution if approach_of(v, normal_row) < 0.0 else 0.0) - options[DAMPING]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def approach_of(v: Array, normal_row: Array) -> float:
+    """Normal velocity of a contact before the step."""
+    total = 0.0
+    for k in range(v.shape[0]):
+        total += normal_row[k] * v[k]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _tie_terms(
+    dofs: Records, bodies: Records, spec: Any, points: Array, f: Array, cdof: Array, com: Array, before: Array,
+    after: Array, R: Array, K: Array,
+) -> None:  # fmt: skip
+    """As for a contact, but each side has a point of its own, fixed in its body, and the axes are the world's."""
+    weld = spec.shape == WELD
+    for side in range(2):
+        body = bodies[spec.body[side]]
+        last, root, p = body.last_dof, body.root, points[side]
+        sign = 1.0 - 2.0 * side  # rows measure body 0 against body 1; f acts on body 1
+        x, y, z = p[0] - com[root, 0], p[1] - com[root, 1], p[2] - com[root, 2]
+        k = last
+        while k >= 0:
+            sw0, sw1, sw2 = cdof[k, 0], cdof[k, 1], cdof[k, 2]
+            sv0 = cdof[k, 3] + sw1 * z - sw2 * y
+            sv1 = cdof[k, 4] + sw2 * x - sw0 * z
+            sv2 = cdof[k, 5] + sw0 * y - sw1 * x
+            a0, a1, a2 = after[last, 0] - before[k, 0], after[last, 1] - before[k, 1], after[last, 2] - before[k, 2]
+            u0 = after[last, 3] - before[k, 3] + a1 * z - a2 * y
+            u1 = after[last, 4] - before[k, 4] + a2 * x - a0 * z
+            u2 = after[last, 5] - before[k, 5] + a0 * y - a1 * x
+            o0, o1, o2 = after[last, 0], after[last, 1], after[last, 2]
+            K[0, k] += sign * (sw1 * u2 - sw2 * u1 + sv1 * a2 - sv2 * a1 + o1 * sv2 - o2 * sv1)
+            K[1, k] += sign * (sw2 * u0 - sw0 * u2 + sv2 * a0 - sv0 * a2 + o2 * sv0 - o0 * sv2)
+            K[2, k] += sign * (sw0 * u1 - sw1 * u0 + sv0 * a1 - sv1 * a0 + o0 * sv1 - o1 * sv0)
+            if weld:
+                K[3, k] += sign * (sw1 * a2 - sw2 * a1)
+                K[4, k] += sign * (sw2 * a0 - sw0 * a2)
+                K[5, k] += sign * (sw0 * a1 - sw1 * a0)
+            m0, m1, m2 = sv1 * f[2] - sv2 * f[1], sv2 * f[0] - sv0 * f[2], sv0 * f[1] - sv1 * f[0]
+            i = last
+            while i >= 0:
+                R[i, k] -= sign * (cdof[i, 0] * m0 + cdof[i, 1] * m1 + cdof[i, 2] * m2)
+                i = dofs[i].parent
+            k = dofs[k].parent
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _equality_terms(spec: Any, entries: Records, q: Array, v: Array, impulse: float, R: Array, K: Array) -> None:
+    """A polynomial's slope changes along it."""
+    x = line_value(entries, spec.middle, spec.stop, q, False) - spec.rest[1]
+    curvature = polynomial(spec.polynomial, x)[2]
+    rate = line_value(entries, spec.middle, spec.stop, v, True)
+    for e in range(spec.middle, spec.stop):
+        one = entries[e]
+        K[one.dof] -= curvature * one.coefficient * rate
+        for other in range(spec.middle, spec.stop):
+            two = entries[other]
+            R[two.dof, one.dof] -= impulse * curvature * one.coefficient * two.coefficient
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _ball_terms(spec: Any, q: Array, v: Array, impulse: float, R: Array, K: Array) -> None:
+    """The axis of a ball joint's angle turns as the joint does."""
+    axis, log_d = np.empty(3), np.empty((3, 3))
+    angle, at = ball_angle(q, spec.joint[0], axis), spec.joint[1]
+    right_jacobian_inverse(angle * axis, log_d)
+    for k in range(3):
+        along = axis[0] * log_d[0, k] + axis[1] * log_d[1, k] + axis[2] * log_d[2, k]
+        for i in range(3):
+            slope = (log_d[i, k] - axis[i] * along) / angle
+            K[at + k] -= slope * v[at + i]
+            R[at + i, at + k] -= impulse * slope

@@ -1,170 +1,536 @@
-"""One time step with contact, compiled: rows, free velocity, Delassus matrix, solve, new velocity.
+"""One time step with contact, compiled: free velocity, rows, Delassus matrix, solve, new velocity.
 
-Contacts come first, three rows each; then the single rows: joint limits and dry friction.
+Only constraints that could push take part: those that the free velocity would violate and those that pushed in the
+step before. Whoever else the answer violates joins, and the problem is solved again; so the answer is that of the
+whole problem, at the cost of its active part.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import point_rows
-from tangens.contact.cones import CONTACT, DRY, LIMIT
+from tangens.collision.accuracy import polish
+from tangens.collision.rows import GEOM, point_rows
+from tangens.collision.shapes import Hulls
+from tangens.contact.cones import BREAKING, CONTACT, DRY, EQUALITY, LIMIT, violations
+from tangens.contact.constraints import (
+    BALL_LIMIT,
+    CONNECT,
+    LINE_DRY,
+    LINE_EQUAL,
+    LINE_LIMIT,
+    WELD,
+    unpack_constraints,
+)
 from tangens.contact.solvers import solve as solve_cones
+from tangens.contact.workspace import carve
 from tangens.dynamics import tree_solve
+from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.rotations import quat_exp, quat_log, quat_multiply, quat_rotate
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 # Entries of `options`.
-TIMESTEP, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS = range(6)
-# A joint limit is looked at when two steps at the present speed, or this much more, would reach it.
-_NEAR_LIMIT = 1e-2
+TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS, SOLVER = range(8)
+# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles; geoms and the last stride in int32.
+STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOMS, STRIDE32 = range(7)
+_NEVER = 1e6  # a target that no velocity violates
+_ROUNDS = 50  # each lets at least one more constraint in
+_WORTH_BLAS = 1000
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def step(
-    dofs: Records, bodies: Records, geoms: Records, column: NDArray[np.int32], options: Array,
-    M: Array, cdof: Array, com: Array, q: Array, v: Array, passive: Array, actuation: Array, bias: Array, tau: Array,
-    implicit_h: float, position: Array, frame: Array, gap: Array, geom: NDArray[np.int32], friction: Array,
-    old_geom: NDArray[np.int32], old_impulse: Array,
-) -> tuple[Array, Array, Array, Array, IntArray, IntArray, Array, Array, Array, Array, int, float]:  # fmt: skip
-    """v⁺, contact forces, impulses, σ, modes, kinds, bounds, gaps of the blocks, J, G, iterations, residual."""
-    nv, nc = v.shape[0], position.shape[0]
-    h = options[TIMESTEP]
-    row_dof, row_kind, row_sign, row_value = _single_rows(dofs, q, v, h)
-    ns = row_dof.shape[0]
-    n, nb = 3 * nc + ns, nc + ns
+    tree: Array, packed_geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array,
+    options: Array, rows: int, quats: IntArray, M: Array, cdof: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array, passive: Array, actuation: Array, bias: Array,
+    q: Array, v: Array, tau: Array, nc: int, arena: Array, arena32: NDArray[np.int32], layout: IntArray,
+    warm: Array, memory: Array, out: Array,
+) -> tuple[int, float, float, float, float]:  # fmt: skip
+    """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and `memory`.
 
-    # Free velocity: (M + h·D)(v_f − v) = h·(forces)
-    extra, L, d, v_next = np.empty(nv), np.empty_like(M), np.empty(nv), np.empty(nv)
+    Returns iterations, residual, and the violations of Signorini's law, the cones and maximum dissipation.
+    """
+    dofs, bodies, column = unpack_tree(tree)
+    geoms = packed_geoms.view(GEOM)
+    specs, entries = unpack_constraints(constraints)
+    nv, nq = v.shape[0], q.shape[0]
+    w = carve(memory, nv, M.shape[0], nc, rows)
+    contacts, blocks, v_next = w.contacts, w.blocks, w.v_next
+    _free_velocity(dofs, column, options, M, v, passive, actuation, bias, tau, w.v_free, w.L, w.d)
+    _read_contacts(arena, arena32, layout, contacts)
+    hulls = Hulls(face_normals, faces, corners)
+    for c in range(nc):
+        contacts[c].gap = polish(
+            geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame, contacts[c].gap
+        )
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    if nc > 0:
+        spread(dofs, cdof, v, before, after)
+        for c in range(nc):
+            _set_contact_target(bodies, geoms, com, after, options, contacts[c])
+        spread(dofs, cdof, w.v_free, before, after)
+    for i in range(nv):
+        v_next[i] = w.v_free[i]
+    guess = np.zeros(3 * nc + 6 * specs.shape[0])
+    limits = np.zeros(2 * specs.shape[0], dtype=np.int64)
+    _recall(warm, specs, contacts, guess, limits)
+    _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
+    iterations, error = 0, 0.0
+    for _ in range(_ROUNDS):
+        nb, n = _build(
+            dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
+            w.J, w.g, w.rate, w.impulse,
+        )  # fmt: skip
+        w.counts[0], w.counts[1] = nb, n
+        if n == 0:
+            break
+        G = w.G[: n * n].reshape(n, n)
+        _delassus(dofs, column, w.J[:n], w.L, w.d, w.v_free, w.half[:n], w.g, G)
+        taken, error = solve_cones(
+            G, w.g[:n], blocks[:nb], w.impulse[:n], w.sigma[:n], int(options[ITERATIONS]), options[TOLERANCE],
+            int(options[SOLVER]),
+        )  # fmt: skip
+        iterations += taken
+        _apply(dofs, column, w.J[:n], w.impulse, w.L, w.d, w.v_free, v_next)
+        _keep(blocks[:nb], nc, w.impulse, guess)
+        if nc > 0:
+            spread(dofs, cdof, v_next, before, after)
+        if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits) == 0:
+            break
+    _remember(specs, contacts, guess, warm)
+    nb = int(w.counts[0])
+    signorini, cone, dissipation = violations(blocks[:nb], w.impulse, w.sigma)
+    _integrate(quats, q, v_next, options[TIMESTEP], out)
+    for i in range(nv):
+        out[nq + i] = v_next[i]
+    _report_contacts(options[TIMESTEP], contacts, blocks[:nb], w.impulse, out[nq + nv :])
+    return iterations, error, signorini, cone, dissipation
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _free_velocity(
+    dofs: Records, column: IntArray, options: Array, M: Array, v: Array, passive: Array, actuation: Array, bias: Array,
+    tau: Array, v_free: Array, L: Array, d: Array,
+) -> None:  # fmt: skip
+    """(M + h·D)(v_free − v) = h·(forces)."""
+    nv, h = v.shape[0], options[TIMESTEP]
+    extra = np.empty(nv)
     for i in range(nv):
         damper, speed = dofs[i].damper, abs(v[i])
-        extra[i] = implicit_h * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
-        v_next[i] = h * (passive[i] + actuation[i] - bias[i] + tau[i])
+        extra[i] = options[IMPLICIT] * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
+        v_free[i] = h * (passive[i] + actuation[i] - bias[i] + tau[i])
     tree_solve.factor(dofs, column, M, extra, L, d)
-    tree_solve.solve(dofs, column, L, d, v_next)
+    tree_solve.solve(dofs, column, L, d, v_free)
     for i in range(nv):
-        v_next[i] += v[i]
-
-    J = np.zeros((n, nv))
-    kind, bound, value = np.empty(nb, dtype=np.int64), np.zeros(nb), np.empty(nb)
-    start, g = np.empty(nb + 1, dtype=np.int64), np.zeros(n)
-    for c in range(nc):
-        one, two = geoms[geom[c, 0]], geoms[geom[c, 1]]
-        rows = J[3 * c : 3 * c + 3]
-        point_rows(dofs, bodies, one.body, two.body, position[c], frame[c], cdof, com, rows)
-        kind[c], start[c], bound[c], value[c] = CONTACT, 3 * c, friction[c, 0], gap[c]
-        approach = 0.0
-        for i in range(nv):
-            approach += rows[0, i] * v[i]
-        g[3 * c] = _normal_target(gap[c], approach, max(one.restitution, two.restitution), options)
-    for r in range(ns):
-        b, a = nc + r, 3 * nc + r
-        J[a, row_dof[r]] = row_sign[r]
-        kind[b], start[b], value[b] = row_kind[r], a, row_value[r]
-        if row_kind[r] == LIMIT:
-            g[a] = _normal_target(row_value[r], 0.0, 0.0, options)
-        else:
-            bound[b] = h * row_value[r]
-    start[nb] = n
-
-    G = _delassus(dofs, column, L, d, J)
-    for r in range(n):
-        for i in range(nv):
-            g[r] += J[r, i] * v_next[i]
-    impulse, sigma, mode = _guess(geom, old_geom, old_impulse, n), np.empty(n), np.zeros(nb, dtype=np.int64)
-    iterations, error = 0, 0.0
-    force = np.zeros((nc, 3))
-    if n > 0:
-        iterations, error = solve_cones(
-            G, g, kind, start, bound, impulse, sigma, mode, int(options[ITERATIONS]), options[TOLERANCE]
-        )
-        push = np.zeros(nv)
-        for r in range(n):
-            if impulse[r] != 0.0:
-                for i in range(nv):
-                    push[i] += J[r, i] * impulse[r]
-        tree_solve.solve(dofs, column, L, d, push)
-        for i in range(nv):
-            v_next[i] += push[i]
-        for c in range(nc):
-            for k in range(3):
-                for i in range(3):
-                    force[c, i] += frame[c, 3 * k + i] * impulse[3 * c + k] / h
-    return v_next, force, impulse, sigma, mode, kind, bound, value, J, G, iterations, error
+        v_free[i] += v[i]
 
 
-@numba.njit(cache=True)
-def _single_rows(dofs: Records, q: Array, v: Array, h: float) -> tuple[IntArray, IntArray, Array, Array]:
-    nv = v.shape[0]
-    dof, kind = np.empty(3 * nv, dtype=np.int64), np.empty(3 * nv, dtype=np.int64)
-    sign, value = np.empty(3 * nv), np.empty(3 * nv)
-    n = 0
-    for i in range(nv):
-        joint = dofs[i]
-        if joint.limited:
-            x = q[joint.coordinate]
-            reach = 2.0 * h * abs(v[i]) + _NEAR_LIMIT
-            for side in range(2):
-                left = x - joint.low if side == 0 else joint.high - x
-                if left < reach:
-                    dof[n], kind[n], sign[n], value[n] = i, LIMIT, 1.0 - 2.0 * side, left
-                    n += 1
-        if joint.dry > 0.0:
-            dof[n], kind[n], sign[n], value[n] = i, DRY, 1.0, joint.dry
-            n += 1
-    return dof[:n], kind[:n], sign[:n], value[:n]
+@numba.njit(cache=True, error_model="numpy")
+def _read_contacts(arena: Array, arena32: NDArray[np.int32], layout: IntArray, contacts: Records) -> None:
+    """Copy what MuJoCo found: the next step writes over it."""
+    for c in range(contacts.shape[0]):
+        base = c * layout[STRIDE]
+        for i in range(3):
+            contacts[c].position[i] = arena[base + layout[POSITION] + i]
+        for i in range(9):
+            contacts[c].frame[i] = arena[base + layout[FRAME] + i]
+        contacts[c].gap = arena[base + layout[DISTANCE]]
+        contacts[c].friction = arena[base + layout[FRICTION]]
+        for i in range(2):
+            contacts[c].geom[i] = arena32[c * layout[STRIDE32] + layout[GEOMS] + i]
 
 
-@numba.njit(cache=True)
-def _normal_target(gap: float, approach: float, restitution: float, options: Array) -> float:
+@numba.njit(cache=True, error_model="numpy")
+def restitution_of(geoms: Records, geom: IntArray) -> float:
+    """A pair bounces as the bouncier of its geoms does."""
+    return max(geoms[geom[0]].restitution, geoms[geom[1]].restitution)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _set_contact_target(
+    bodies: Records, geoms: Records, com: Array, after: Array, options: Array, contact: Any
+) -> None:  # fmt: skip
     """What is added to the normal velocity before it must not be negative (paper 2, Eq. 39).
 
     An open gap may close within the step; an overlap is undone by a share of it. A body that bounces does so
     when it has arrived: it is not slowed down before.
     """
-    h = options[TIMESTEP]
+    gap, restitution = contact.gap, restitution_of(geoms, contact.geom)
+    contact.target = 0.0
     if gap > 0.0:
-        return gap / h if restitution == 0.0 else 1e6
-    undo = max(options[CORRECTION] * gap / h, -options[CORRECTION_SPEED])
-    return undo - options[DAMPING] * approach + restitution * min(approach, 0.0)
+        contact.target = gap / options[TIMESTEP] if restitution == 0.0 else _NEVER
+        return
+    approach = _normal_velocity(bodies, geoms, com, after, contact)
+    undo = max(options[CORRECTION] * gap / options[TIMESTEP], -options[CORRECTION_SPEED])
+    contact.target = undo - options[DAMPING] * approach + restitution * min(approach, 0.0)
 
 
-@numba.njit(cache=True)
-def _delassus(dofs: Records, column: NDArray[np.int32], L: Array, d: Array, J: Array) -> Array:
-    """G = J·(M + h·D)⁻¹·Jᵀ by half solves."""
+@numba.njit(cache=True, error_model="numpy")
+def _normal_velocity(bodies: Records, geoms: Records, com: Array, after: Array, contact: Any) -> float:
+    """Velocity of a contact along its normal, its target added."""
+    total = contact.target
+    p, n = contact.position, contact.frame
+    for side in range(2):
+        body = bodies[geoms[contact.geom[side]].body]
+        k = body.last_dof
+        if k < 0:
+            continue
+        x, y, z = p[0] - com[body.root, 0], p[1] - com[body.root, 1], p[2] - com[body.root, 2]
+        a, b, d = after[k, 0], after[k, 1], after[k, 2]
+        total += (2.0 * side - 1.0) * (
+            n[0] * (after[k, 3] + b * z - d * y)
+            + n[1] * (after[k, 4] + d * x - a * z)
+            + n[2] * (after[k, 5] + a * y - b * x)
+        )
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def limit_target(value: float, options: Array) -> tuple[float, float]:
+    """Target of a limit with so much left, and its slope."""
+    h = options[TIMESTEP]
+    if value > 0.0:
+        return value / h, 1.0 / h
+    undo = options[CORRECTION] * value / h
+    return (undo, options[CORRECTION] / h) if undo > -options[CORRECTION_SPEED] else (-options[CORRECTION_SPEED], 0.0)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def equality_target(error: float, options: Array) -> tuple[float, float]:
+    """Velocity that undoes the error of an equality, and its slope."""
+    rate, speed = options[CORRECTION] / options[TIMESTEP], options[CORRECTION_SPEED]
+    if abs(rate * error) <= speed:
+        return rate * error, rate
+    return math.copysign(speed, error), 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _choose(
+    bodies: Records, geoms: Records, specs: Records, entries: Records, com: Array, after: Array, q: Array,
+    v_next: Array, options: Array, contacts: Records, limits: IntArray,
+) -> int:  # fmt: skip
+    """Let contacts and limits that v⁺ violates take part; returns how many are new."""
+    joined, slack = 0, -options[TOLERANCE]
+    for c in range(contacts.shape[0]):
+        if not contacts[c].chosen and _normal_velocity(bodies, geoms, com, after, contacts[c]) < slack:
+            contacts[c].chosen, joined = 1, joined + 1
+    for s in range(specs.shape[0]):
+        spec = specs[s]
+        if spec.shape == LINE_LIMIT:
+            x = line_value(entries, spec.start, spec.middle, q, False)
+            rate = line_value(entries, spec.start, spec.middle, v_next, True)
+            for side in range(2):
+                left, speed = (x - spec.low, rate) if side == 0 else (spec.high - x, -rate)
+                if not limits[2 * s + side] and speed + limit_target(left, options)[0] < slack:
+                    limits[2 * s + side], joined = 1, joined + 1
+        elif spec.shape == BALL_LIMIT and not limits[2 * s]:
+            axis, speed = np.empty(3), 0.0
+            left = spec.high - ball_angle(q, spec.joint[0], axis)
+            for i in range(3):
+                speed -= axis[i] * v_next[spec.joint[1] + i]
+            if speed + limit_target(left, options)[0] < slack:
+                limits[2 * s], joined = 1, joined + 1
+    return joined
+
+
+@numba.njit(cache=True, error_model="numpy")
+def line_value(entries: Records, start: int, stop: int, x: Array, by_dof: bool) -> float:
+    """Length of a line at a configuration, or its rate at a velocity."""
+    total = 0.0
+    for e in range(start, stop):
+        total += entries[e].coefficient * x[entries[e].dof if by_dof else entries[e].coordinate]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def ball_angle(q: Array, at: int, axis: Array) -> float:
+    """Angle of a ball joint and its axis; a joint at zero has no axis, and no limit near it."""
+    quat_log(q[at : at + 4], axis)
+    angle = math.sqrt(axis[0] ** 2 + axis[1] ** 2 + axis[2] ** 2)
+    for i in range(3):
+        axis[i] = axis[i] / angle if angle > 0.0 else 0.0
+    return angle
+
+
+@numba.njit(cache=True, error_model="numpy")
+def polynomial(p: Array, x: float) -> tuple[float, float, float]:
+    """p(x), its slope and its curvature."""
+    return (
+        p[0] + x * (p[1] + x * (p[2] + x * (p[3] + x * p[4]))),
+        p[1] + x * (2.0 * p[2] + x * (3.0 * p[3] + x * 4.0 * p[4])),
+        2.0 * p[2] + x * (6.0 * p[3] + x * 12.0 * p[4]),
+    )
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _build(
+    dofs: Records, bodies: Records, specs: Records, entries: Records, geoms: Records, options: Array, cdof: Array,
+    com: Array, xpos: Array, xquat: Array, q: Array, limits: IntArray, guess: Array, contacts: Records,
+    blocks: Records, J: Array, g: Array, rates: Array, impulse: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows, targets and first guesses of the constraints that take part; returns the numbers of blocks and rows."""
+    h, nc = options[TIMESTEP], contacts.shape[0]
+    b, r = 0, 0
+    for c in range(nc):
+        if not contacts[c].chosen:
+            continue
+        block, contact = blocks[b], contacts[c]
+        block.kind, block.start, block.width, block.source = CONTACT, r, 3, c
+        block.bound, block.value = contact.friction, contact.gap
+        J[r : r + 3] = 0.0
+        one, two = geoms[contacts[c].geom[0]].body, geoms[contacts[c].geom[1]].body
+        point_rows(dofs, bodies, one, two, contacts[c].position, contacts[c].frame, cdof, com, J[r : r + 3])
+        rate = 1.0 if contacts[c].gap > 0.0 else options[CORRECTION]
+        capped = -rate * contacts[c].gap > h * options[CORRECTION_SPEED]
+        for i in range(3):
+            impulse[r + i], g[r + i], rates[r + i] = guess[3 * c + i], 0.0, 0.0
+        g[r], rates[r] = contacts[c].target, 0.0 if capped else rate / h
+        b, r = b + 1, r + 3
+    for s in range(specs.shape[0]):
+        spec = specs[s]
+        shape = spec.shape
+        for side in range(2 if shape == LINE_LIMIT else 1):
+            if (shape == LINE_LIMIT or shape == BALL_LIMIT) and not limits[2 * s + side]:  # noqa: PLR1714
+                continue
+            block, width = blocks[b], 6 if shape == WELD else 3 if shape == CONNECT else 1
+            block.start, block.width, block.source = r, width, -1 - s
+            block.sign, block.bound = 1.0 - 2.0 * side, 0.0
+            J[r : r + width] = 0.0
+            if width > 1:
+                block.kind = EQUALITY
+                _tie_rows(dofs, bodies, spec, options, cdof, com, xpos, xquat, r, J, g, rates)
+            elif shape == LINE_DRY:
+                block.kind, block.bound = DRY, h * spec.bound
+                g[r], rates[r] = 0.0, 0.0
+                for e in range(spec.start, spec.middle):
+                    J[r, entries[e].dof] += entries[e].coefficient
+            elif shape == LINE_EQUAL:
+                block.kind = EQUALITY
+                _equality_row(spec, entries, options, q, r, J, g, rates)
+            else:
+                block.kind = LIMIT
+                _limit_row(spec, entries, options, q, block, r, J, g, rates)
+            for i in range(width):
+                impulse[r + i] = guess[3 * nc + 6 * s + side + i]
+            b, r = b + 1, r + width
+    return b, r
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _limit_row(
+    spec: Any, entries: Records, options: Array, q: Array, block: Any, r: int, J: Array, g: Array, rates: Array
+) -> None:  # fmt: skip
+    if spec.shape == BALL_LIMIT:
+        axis = np.empty(3)
+        block.value = spec.high - ball_angle(q, spec.joint[0], axis)
+        for i in range(3):
+            J[r, spec.joint[1] + i] = -axis[i]
+    else:
+        x = line_value(entries, spec.start, spec.middle, q, False)
+        block.value = x - spec.low if block.sign > 0.0 else spec.high - x
+        for e in range(spec.start, spec.middle):
+            J[r, entries[e].dof] += block.sign * entries[e].coefficient
+    g[r], rates[r] = limit_target(block.value, options)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _equality_row(
+    spec: Any, entries: Records, options: Array, q: Array, r: int, J: Array, g: Array, rates: Array
+) -> None:  # fmt: skip
+    x = line_value(entries, spec.middle, spec.stop, q, False) - spec.rest[1]
+    value, slope, _ = polynomial(spec.polynomial, x)
+    error = line_value(entries, spec.start, spec.middle, q, False) - spec.rest[0] - value
+    for e in range(spec.start, spec.middle):
+        J[r, entries[e].dof] += entries[e].coefficient
+    for e in range(spec.middle, spec.stop):
+        J[r, entries[e].dof] -= slope * entries[e].coefficient
+    g[r], rates[r] = equality_target(error, options)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def tie_points(spec: Any, xpos: Array, xquat: Array, points: Array) -> None:
+    """Where the two anchors are, shape (2, 3)."""
+    x = np.empty(3)
+    for side in range(2):
+        body = spec.body[side]
+        quat_rotate(xquat[body], spec.anchor[3 * side : 3 * side + 3], x)
+        for i in range(3):
+            points[side, i] = xpos[body, i] + x[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _tie_rows(
+    dofs: Records, bodies: Records, spec: Any, options: Array, cdof: Array, com: Array, xpos: Array, xquat: Array,
+    r: int, J: Array, g: Array, rates: Array,
+) -> None:  # fmt: skip
+    """Body 0's anchor relative to body 1's in world axes; for a weld the angular velocity too."""
+    points, error = np.empty((2, 3)), np.zeros(6)
+    tie_points(spec, xpos, xquat, points)
+    weld = spec.shape == WELD
+    if weld:
+        one, turned, back = np.empty(4), np.empty(4), np.empty(4)
+        quat_multiply(xquat[spec.body[0]], spec.turn, turned)
+        back[0] = xquat[spec.body[1], 0]
+        for i in range(3):
+            back[1 + i] = -xquat[spec.body[1], 1 + i]
+        quat_multiply(turned, back, one)
+        quat_log(one, error[3:6])
+    for i in range(3):
+        error[i] = points[0, i] - points[1, i]
+    for side in range(2):
+        sign = 1.0 - 2.0 * side
+        body = bodies[spec.body[side]]
+        k, root = body.last_dof, body.root
+        x, y, z = points[side, 0] - com[root, 0], points[side, 1] - com[root, 1], points[side, 2] - com[root, 2]
+        while k >= 0:
+            a, b, c = cdof[k, 0], cdof[k, 1], cdof[k, 2]
+            J[r, k] += sign * (cdof[k, 3] + b * z - c * y)
+            J[r + 1, k] += sign * (cdof[k, 4] + c * x - a * z)
+            J[r + 2, k] += sign * (cdof[k, 5] + a * y - b * x)
+            if weld:
+                for i in range(3):
+                    J[r + 3 + i, k] += sign * cdof[k, i]
+            k = dofs[k].parent
+    for i in range(6 if weld else 3):
+        g[r + i], rates[r + i] = equality_target(error[i], options)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _delassus(
+    dofs: Records, column: IntArray, J: Array, L: Array, d: Array, v_free: Array, half: Array, g: Array, G: Array
+) -> None:  # fmt: skip
+    """G = J·(M + h·D)⁻¹·Jᵀ by half solves, and g += J·v_free."""
     n, nv = J.shape
-    Y = J.copy()
+    root = np.empty(nv)
+    for i in range(nv):
+        root[i] = math.sqrt(d[i])
     for r in range(n):
-        tree_solve.half_solve(dofs, column, L, Y[r])
         for i in range(nv):
-            Y[r, i] *= np.sqrt(d[i])
-    G = np.empty((n, n))
+            half[r, i] = J[r, i]
+            g[r] += J[r, i] * v_free[i]
+        tree_solve.half_solve(dofs, column, L, half[r])
+        for i in range(nv):
+            half[r, i] *= root[i]
+    if n * nv > _WORTH_BLAS:
+        np.dot(half, half.T, G)
+        return
     for r in range(n):
         for s in range(r + 1):
             total = 0.0
             for i in range(nv):
-                total += Y[r, i] * Y[s, i]
+                total += half[r, i] * half[s, i]
             G[r, s] = total
             G[s, r] = total
-    return G
 
 
-@numba.njit(cache=True)
-def _guess(geom: NDArray[np.int32], old_geom: NDArray[np.int32], old_impulse: Array, n: int) -> Array:
-    """Impulses of the step before, for contacts between the same geoms in the same order."""
-    out = np.zeros(n)
-    j = 0
-    for c in range(geom.shape[0]):
-        k = j
-        while k < old_geom.shape[0]:
-            if old_geom[k, 0] == geom[c, 0] and old_geom[k, 1] == geom[c, 1]:
+@numba.njit(cache=True, error_model="numpy")
+def _apply(
+    dofs: Records, column: IntArray, J: Array, impulse: Array, L: Array, d: Array, v_free: Array, v_next: Array
+) -> None:  # fmt: skip
+    """v⁺ = v_free + (M + h·D)⁻¹·Jᵀ·λ."""
+    n, nv = J.shape
+    v_next[:] = 0.0
+    for r in range(n):
+        x = impulse[r]
+        if x != 0.0:
+            for i in range(nv):
+                v_next[i] += J[r, i] * x
+    tree_solve.solve(dofs, column, L, d, v_next)
+    for i in range(nv):
+        v_next[i] += v_free[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _keep(blocks: Records, nc: int, impulse: Array, guess: Array) -> None:
+    """File the impulses by contact and constraint, whatever blocks the next round has."""
+    for b in range(blocks.shape[0]):
+        start, source = blocks[b].start, blocks[b].source
+        at = 3 * source
+        if source < 0:
+            at = 3 * nc + 6 * (-1 - source) + (1 if blocks[b].kind == LIMIT and blocks[b].sign < 0.0 else 0)
+        for i in range(blocks[b].width):
+            guess[at + i] = impulse[start + i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits: IntArray) -> None:
+    """Impulses of the step before, for the same constraints and contacts of the same geoms in the same order."""
+    ns, nc = 6 * specs.shape[0], contacts.shape[0]
+    for i in range(ns):
+        guess[3 * nc + i] = warm[1 + i]
+    for s in range(specs.shape[0]):
+        if specs[s].shape == LINE_LIMIT or specs[s].shape == BALL_LIMIT:
+            for side in range(2):
+                limits[2 * s + side] = warm[1 + 6 * s + side] > 0.0
+    count, j = int(warm[0]), 0
+    for c in range(nc):
+        contacts[c].chosen = 0
+        for k in range(j, count):
+            at = 1 + ns + 5 * k
+            if warm[at] == contacts[c].geom[0] and warm[at + 1] == contacts[c].geom[1]:
                 for i in range(3):
-                    out[3 * c + i] = old_impulse[3 * k + i]
+                    guess[3 * c + i] = warm[at + 2 + i]
+                contacts[c].chosen = guess[3 * c] > 0.0
                 j = k + 1
                 break
-            k += 1
-    return out
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _remember(specs: Records, contacts: Records, guess: Array, warm: Array) -> None:
+    """For the next step's `_recall`."""
+    ns, nc = 6 * specs.shape[0], contacts.shape[0]
+    for i in range(ns):
+        warm[1 + i] = guess[3 * nc + i]
+    warm[0] = nc
+    for c in range(nc):
+        at = 1 + ns + 5 * c
+        warm[at], warm[at + 1] = contacts[c].geom[0], contacts[c].geom[1]
+        for i in range(3):
+            warm[at + 2 + i] = guess[3 * c + i] if contacts[c].chosen else 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _integrate(quats: IntArray, q: Array, v: Array, h: float, out: Array) -> None:
+    """Fill out with q ⊕ h·v; `quats` lists coordinate and dof of each quaternion, then those of plain coordinates."""
+    turn, product, dv = np.empty(4), np.empty(4), np.empty(3)
+    for k in range(quats.shape[0]):
+        iq, iv = quats[k, 0], quats[k, 1]
+        if not quats[k, 2]:
+            out[iq] = q[iq] + h * v[iv]
+            continue
+        for i in range(3):
+            dv[i] = h * v[iv + i]
+        quat_exp(dv, turn)
+        quat_multiply(q[iq : iq + 4], turn, product)
+        length = math.sqrt(product[0] ** 2 + product[1] ** 2 + product[2] ** 2 + product[3] ** 2)
+        for i in range(4):
+            out[iq + i] = product[i] / length
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _report_contacts(h: float, contacts: Records, blocks: Records, impulse: Array, out: Array) -> None:
+    nc = contacts.shape[0]
+    force, mode = out[7 * nc : 10 * nc], out[10 * nc : 11 * nc]
+    for c in range(nc):
+        out[11 * nc + 2 * c], out[11 * nc + 2 * c + 1] = contacts[c].geom[0], contacts[c].geom[1]
+        for i in range(3):
+            out[3 * c + i] = contacts[c].position[i]
+            out[3 * nc + 3 * c + i] = contacts[c].frame[i]
+            force[3 * c + i] = 0.0
+        out[6 * nc + c] = contacts[c].gap
+        mode[c] = BREAKING
+    for b in range(blocks.shape[0]):
+        c, r = blocks[b].source, blocks[b].start
+        if c < 0:
+            break
+        mode[c] = blocks[b].mode
+        for k in range(3):
+            for i in range(3):
+                force[3 * c + i] += contacts[c].frame[3 * k + i] * impulse[r + k] / h

@@ -28,6 +28,17 @@ def quat_multiply(a: Array, b: Array, out: Array) -> None:
 
 
 @numba.njit(cache=True)
+def quat_rotate(q: Array, x: Array, out: Array) -> None:
+    """Out ← x turned by q."""
+    tx = 2.0 * (q[2] * x[2] - q[3] * x[1])
+    ty = 2.0 * (q[3] * x[0] - q[1] * x[2])
+    tz = 2.0 * (q[1] * x[1] - q[2] * x[0])
+    out[0] = x[0] + q[0] * tx + q[2] * tz - q[3] * ty
+    out[1] = x[1] + q[0] * ty + q[3] * tx - q[1] * tz
+    out[2] = x[2] + q[0] * tz + q[1] * ty - q[2] * tx
+
+
+@numba.njit(cache=True)
 def quat_exp(w: Array, out: Array) -> None:
     """Unit quaternion of the rotation vector `w`."""
     angle = math.sqrt(w[0] * w[0] + w[1] * w[1] + w[2] * w[2])

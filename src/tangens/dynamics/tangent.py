@@ -92,3 +92,48 @@ def push_forward_integration(quat: NDArray[np.void], dv: Array, h: float, column
                 for k in range(3):
                     total += block[i, k] * columns[a + k, j]
                 out[a + i, j] = h * total
+
+
+@numba.njit(cache=True)
+def integrate_rows(quat: NDArray[np.void], v: Array, h: float, by_state: Array, by_u: Array) -> None:
+    """The rows of q⁺ = q ⊕ h·v⁺, in by_state (3, 2, nv, nv) and by_u (2, nv, nu), from those of v⁺."""
+    nv = v.shape[0]
+    dv = np.empty(nv)
+    for i in range(nv):
+        dv[i] = h * v[i]
+    for c in range(3):
+        push_forward_integration(quat, dv, h, by_state[c, 1], by_state[c, 0])
+    if by_u.shape[2] > 0:
+        push_forward_integration(quat, dv, h, by_u[1], by_u[0])
+    q_q = by_state[0, 0]
+    for i in range(nv):
+        q_q[i, i] += 1.0
+    block = np.empty((3, 3))
+    for k in range(quat.shape[0]):
+        a = quat[k].v
+        exp_matrix(dv[a : a + 3], block)
+        for i in range(3):
+            for j in range(3):
+                q_q[a + i, a + j] += block[j, i] - (1.0 if i == j else 0.0)
+
+
+@numba.njit(cache=True)
+def pull_back_integration(quat: NDArray[np.void], v: Array, h: float, dq: Array, to_v: Array, to_q: Array) -> None:
+    """Through q⁺ = q ⊕ h·v⁺: add ∂L/∂v⁺ to `to_v`; `to_q`, which holds dq, becomes ∂L/∂q."""
+    for i in range(v.shape[0]):
+        to_v[i] += h * dq[i]
+    block, dv = np.empty((3, 3)), np.empty(3)
+    for k in range(quat.shape[0]):
+        a = quat[k].v
+        for i in range(3):
+            dv[i] = h * v[a + i]
+        right_jacobian(dv, block)
+        for j in range(3):
+            to_v[a + j] -= h * dq[a + j]
+            for i in range(3):
+                to_v[a + j] += h * block[i, j] * dq[a + i]
+        exp_matrix(dv, block)
+        for j in range(3):
+            to_q[a + j] = 0.0
+            for i in range(3):
+                to_q[a + j] += block[j, i] * dq[a + i]  # ∂q⁺/∂q is the inverse turn

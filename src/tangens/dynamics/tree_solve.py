@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
-Columns = NDArray[np.int32]
+Columns = NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def factor(dofs: Records, column: Columns, M: Array, extra: Array, L: Array, d: Array) -> None:
     """Factor M + diag(extra): L gets the entries of L in M's layout, d the inverse of D."""
     nv = dofs.shape[0]
@@ -34,7 +34,7 @@ def factor(dofs: Records, column: Columns, M: Array, extra: Array, L: Array, d: 
             L[a] = ratio
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
     """X ← L⁻ᵀ·x."""
     for k in range(dofs.shape[0] - 1, -1, -1):
@@ -45,13 +45,19 @@ def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
                 x[column[a]] -= L[a] * xk
 
 
-@numba.njit(cache=True)
-def solve(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
-    """X ← M⁻¹·x, from a factorisation."""
-    half_solve(dofs, column, L, x)
+@numba.njit(cache=True, error_model="numpy")
+def other_half(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
+    """X ← L⁻¹·D⁻¹·x."""
     for k in range(dofs.shape[0]):
         total = x[k] * d[k]
         start = dofs[k].address
         for a in range(start, start + dofs[k].count - 1):
             total -= L[a] * x[column[a]]
         x[k] = total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
+    """X ← M⁻¹·x, from a factorisation."""
+    half_solve(dofs, column, L, x)
+    other_half(dofs, column, L, d, x)

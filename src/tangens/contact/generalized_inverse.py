@@ -1,0 +1,123 @@
+"""The inverse of a small matrix, or where it has none, the one that gives the shortest least-squares answer."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_VANISHES = 1e-9  # a pivot this small, of balanced equations, is none
+
+
+@numba.njit(cache=True, error_model="numpy")
+def invert(A: Array) -> tuple[Array, int]:
+    """A⁻¹ or its generalisation, and the rank of A; `A` is overwritten.
+
+    Rows are velocities or impulses, so the equations are balanced before the rank is judged. A row may be empty:
+    planar scenes have no third direction.
+    """
+    n = A.shape[0]
+    row, column = np.ones(n), np.ones(n)
+    for i in range(n):
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, abs(A[i, j]))
+        if largest > 0.0:
+            row[i] = 1.0 / largest
+    for j in range(n):
+        largest = 0.0
+        for i in range(n):
+            largest = max(largest, row[i] * abs(A[i, j]))
+        if largest > 0.0:
+            column[j] = 1.0 / largest
+    for i in range(n):
+        for j in range(n):
+            A[i, j] *= row[i] * column[j]
+    out = A.copy()
+    rank = n if _gauss_jordan(out) else _pseudo_inverse(A, out)
+    for i in range(n):
+        for j in range(n):
+            out[i, j] *= column[i] * row[j]
+    return out, rank
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _gauss_jordan(A: Array) -> bool:
+    """Invert in place with row pivoting; False as soon as a pivot vanishes."""
+    n = A.shape[0]
+    swaps = np.empty(n, dtype=np.int64)
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > abs(A[pivot, k]):
+                pivot = i
+        if not abs(A[pivot, k]) >= _VANISHES:
+            return False
+        swaps[k] = pivot
+        if pivot != k:
+            for j in range(n):
+                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+        inverse = 1.0 / A[k, k]
+        A[k, k] = 1.0
+        for j in range(n):
+            A[k, j] *= inverse
+        for i in range(n):
+            ratio = A[i, k]
+            if i != k and ratio != 0.0:
+                A[i, k] = 0.0
+                for j in range(n):
+                    A[i, j] -= ratio * A[k, j]
+    for k in range(n - 1, -1, -1):
+        if swaps[k] != k:
+            for i in range(n):
+                A[i, k], A[i, swaps[k]] = A[i, swaps[k]], A[i, k]
+    return True
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _pseudo_inverse(A: Array, out: Array) -> int:
+    """Fill out with A⁺ by A = L·U of full rank: A⁺ = Uᵀ(U·Uᵀ)⁻¹(Lᵀ·L)⁻¹Lᵀ. Complete pivoting keeps L and U tame."""
+    n = A.shape[0]
+    W = A.copy()
+    rows, columns = np.arange(n), np.arange(n)
+    rank = n
+    for k in range(n):
+        p, q = k, k
+        for i in range(k, n):
+            for j in range(k, n):
+                if abs(W[i, j]) > abs(W[p, q]):
+                    p, q = i, j
+        if not abs(W[p, q]) >= _VANISHES:
+            rank = k
+            break
+        for j in range(n):
+            W[k, j], W[p, j] = W[p, j], W[k, j]
+        for i in range(n):
+            W[i, k], W[i, q] = W[i, q], W[i, k]
+        rows[k], rows[p] = rows[p], rows[k]
+        columns[k], columns[q] = columns[q], columns[k]
+        for i in range(k + 1, n):
+            W[i, k] /= W[k, k]
+            for j in range(k + 1, n):
+                W[i, j] -= W[i, k] * W[k, j]
+    L, U = np.zeros((n, rank)), np.zeros((rank, n))
+    for i in range(n):
+        for k in range(rank):
+            if i > k:
+                L[rows[i], k] = W[i, k]
+            else:
+                U[i, columns[k]] = W[i, k] if i < rank else 0.0
+        if i < rank:
+            L[rows[i], i] = 1.0
+            for j in range(rank, n):
+                U[i, columns[j]] = W[i, j]
+    if rank == 0:
+        out[:] = 0.0
+        return 0
+    left = np.linalg.solve(L.T @ L, np.ascontiguousarray(L.T))
+    right = np.linalg.solve(U @ U.T, left)
+    out[:] = np.ascontiguousarray(U.T) @ right
+    return rank
