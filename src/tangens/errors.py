@@ -41,3 +41,11 @@ class NotDifferentiable(Error):  # noqa: N818  (a promised public name)
 
 class OptionError(Error):
     """An argument outside what a function understands: an unknown name, a size or value out of range."""
+
+
+def diverged(timestep: float) -> str:
+    """What to say of a step that ended in numbers that are not finite."""
+    return (
+        "the step ended in numbers that are not finite: the forces or velocities are too large for a time step of "
+        f"{timestep:g} s. Use a smaller timestep, more damping or armature, or smaller controls"
+    )

@@ -13,7 +13,7 @@ from tangens.contact import ContactModel, contact_model
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
 from tangens.results import Gradients, Jacobian, StateGradient, Step, Trajectory
 from tangens.scene import Scene
-from tangens.state import State, as_vector
+from tangens.state import State, all_finite, as_vector
 
 Array = NDArray[np.float64]
 
@@ -48,10 +48,7 @@ class Simulator:
     def step(self, state: State, u: ArrayLike | None = None, tau: ArrayLike | None = None) -> Step:
         """Advance by one time step. `u` are actuator controls, `tau` generalised forces on top; none means zero."""
         q, v, u, tau = self._admit(state, u, tau)
-        out = self._engine.step(q, v, u, tau)
-        if not _finite(out.state.v):  # q⁺ = q ⊕ h·v⁺ is finite with it
-            raise SolverError(_diverged("the step", self.scene.timestep))
-        return out
+        return self._engine.step(q, v, u, tau)
 
     def jacobian(
         self,
@@ -96,10 +93,11 @@ class Simulator:
         q[0], v[0] = state.q, state.v
         steps = []
         for t in range(len(u)):
-            out = self._engine.step(q[t], v[t], u[t], forces[t])
+            try:
+                out = self._engine.step(q[t], v[t], u[t], forces[t])
+            except SolverError as error:
+                raise SolverError(f"in step {t}, {error}") from None
             q[t + 1], v[t + 1] = out.state.q, out.state.v
-            if not _finite(v[t + 1]):
-                raise SolverError(_diverged(f"step {t}", self.scene.timestep))
             steps.append(out)
             if callback is not None:
                 callback(t, out)
@@ -195,22 +193,7 @@ def _admissible(q: Array, quaternions: NDArray[np.int64], u: Array, tau: Array) 
     for a in quaternions:
         if abs(q[a] ** 2 + q[a + 1] ** 2 + q[a + 2] ** 2 + q[a + 3] ** 2 - 1.0) > 2 * _UNIT_TOLERANCE:
             return False
-    return _finite(u) and _finite(tau)
-
-
-@numba.njit(cache=True)
-def _finite(x: Array) -> bool:
-    for entry in x:  # noqa: SIM110  (a plain loop compiles to the quickest code)
-        if not np.isfinite(entry):
-            return False
-    return True
-
-
-def _diverged(what: str, timestep: float) -> str:
-    return (
-        f"{what} ended in numbers that are not finite: the forces or velocities are too large for a time step of "
-        f"{timestep:g} s. Use a smaller timestep, more damping or armature, or smaller controls"
-    )
+    return all_finite(u) and all_finite(tau)
 
 
 def _as_sequence(name: str, value: ArrayLike, width: int) -> Array:

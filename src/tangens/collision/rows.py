@@ -20,6 +20,7 @@ GEOM = np.dtype(
         ("body", np.int64),
         ("kind", np.int64),
         ("size", np.float64, 3),
+        ("radius", np.float64),  # of a sphere around it
         ("restitution", np.float64),
         ("first_face", np.int64),  # of its convex hull, among the faces of all hulls; meshes only
         ("faces", np.int64),
@@ -31,7 +32,7 @@ def geom_records(m: mujoco.MjModel, restitution: Array) -> Array:
     """What compiled code needs to know of geoms, as plain numbers: `.view(GEOM)` makes them records again."""
     geoms = np.zeros(m.ngeom, dtype=GEOM)
     geoms["body"], geoms["kind"], geoms["size"] = m.geom_bodyid, m.geom_type, m.geom_size
-    geoms["restitution"] = restitution
+    geoms["restitution"], geoms["radius"] = restitution, m.geom_rbound
     for g in np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)):
         mesh = m.geom_dataid[g]
         geoms[g]["first_face"], geoms[g]["faces"] = m.mesh_polyadr[mesh], m.mesh_polynum[mesh]

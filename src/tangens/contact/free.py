@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import ContactModel, Engine
-from tangens.dynamics.exact import PARAMETERS, ExactDynamics
+from tangens.dynamics.exact import ExactDynamics
+from tangens.dynamics.parameter_forces import PARAMETERS
+from tangens.errors import SolverError, diverged
 from tangens.results import EXPLICIT, NO_CONTACTS, Jacobian, Step
-from tangens.state import State
+from tangens.state import State, all_finite
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -41,7 +43,10 @@ class _FreeEngine:
         self._dynamics = dynamics
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
-        return Step(State.trusted(*self._dynamics.step(q, v, u, tau)), NO_CONTACTS, EXPLICIT)
+        q_next, v_next = self._dynamics.step(q, v, u, tau)
+        if not all_finite(v_next):  # q⁺ = q ⊕ h·v⁺ is finite with it
+            raise SolverError(diverged(self._dynamics.timestep))
+        return Step(State.trusted(q_next, v_next), NO_CONTACTS, EXPLICIT)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Jacobian:
         return Jacobian(self._dynamics.jacobian(q, v, u, tau, wrt))

@@ -117,7 +117,8 @@ def _pseudo_inverse(A: Array, out: Array) -> int:
     if rank == 0:
         out[:] = 0.0
         return 0
-    left = np.linalg.solve(L.T @ L, np.ascontiguousarray(L.T))
-    right = np.linalg.solve(U @ U.T, left)
-    out[:] = np.ascontiguousarray(U.T) @ right
+    left, right = L.T @ L, U @ U.T
+    _gauss_jordan(left)
+    _gauss_jordan(right)
+    out[:] = (U.T @ right) @ (left @ L.T)
     return rank

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar
 
 import mujoco
@@ -26,15 +27,17 @@ from tangens.collision.rows import geom_records
 from tangens.collision.shapes import hull_tables
 from tangens.contact import workspace
 from tangens.contact.base import ContactModel, Engine
+from tangens.contact.bundle import Bundle
 from tangens.contact.cones import MODE_NAMES
 from tangens.contact.constraints import Constraints
 from tangens.contact.ncp_gradient import differentiate, linearize, reverse
+from tangens.contact.ncp_step import set_margins
 from tangens.contact.ncp_step import step as compiled_step
 from tangens.contact.solvers import SOLVERS
 from tangens.dynamics.chains import pack_tree
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.errors import NotDifferentiable, OptionError
+from tangens.errors import NotDifferentiable, OptionError, SolverError, diverged
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
 from tangens.scene.support import element_name
 from tangens.state import State
@@ -55,7 +58,8 @@ class Ncp(ContactModel):
             corrections are gentler, but the derivative by q jumps where bodies just touch.
         correction_speed: no overlap is undone faster than this [m/s].
         damping: share of the approach velocity that is fed back (K_d there).
-        margin: contacts are looked for up to this distance [m], so that bodies stop before they overlap.
+        margin: contacts are looked for as far as geoms come within a step, and no further than this [m], so that bodies
+            stop before they overlap.
         solver: "newton" (semi-smooth Newton, with Gauss-Seidel sweeps where it stalls) or "admm".
         tolerance: residual of the contact problem that counts as solved [m/s].
         max_iterations: sweeps and Newton steps before the solver gives up and says so.
@@ -100,32 +104,31 @@ class NcpEngine:
         m = self._m = _with_contacts(self._dynamics.model, options.margin)
         d = self._d = mujoco.MjData(m)
         self._inputs = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
-        self._state = d.qpos, d.qvel, d.qfrc_applied
         self._sizes = m.nq, m.nv
         self._h = float(m.opt.timestep)
 
         constraints = Constraints(scene.shared_model)
         self._rows = constraints.rows
-        tree = pack_tree(m, self._dynamics.dampers)
-        shapes = geom_records(m, scene.parameters["restitution"]), *hull_tables(m)
-        settings = np.array([
-            self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
-            options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
-        ])  # fmt: skip
         layout = scene.joint_layout
         plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
-        quats = np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))])
-        # What never changes, and what MuJoCo fills in place, in the order in which the compiled functions take it.
-        quats = quats.astype(np.int64).reshape(-1, 3)
-        self._static = tree, *shapes, constraints.packed, settings, self._rows
-        self._quats = quats
-        poses = d.subtree_com, d.geom_xpos, d.geom_xmat, d.xpos, d.xquat
-        self._found = d.M, d.cdof, *poses, d.qfrc_passive, d.qfrc_actuator, d.qfrc_bias
-        gravity = np.zeros(3) if m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY else m.opt.gravity.copy()
-        elements = self._dynamics.packed_elements
-        self._forces = elements, gravity
-        self._scene_now = d.M, d.cdof, d.cinert, *poses
-        self._contacts = _NO_CONTACT_MEMORY
+        normals, faces, corners = hull_tables(m)
+        bundle = Bundle(d, {
+            "tree": pack_tree(m, self._dynamics.dampers),
+            "geoms": geom_records(m, scene.parameters["restitution"]),
+            "face_normals": normals, "faces": faces, "corners": corners,
+            "constraints": constraints.packed,
+            "options": np.array([
+                self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
+                options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
+            ]),
+            "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
+            "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
+            "arena_layout": np.array(_contact_layout()),
+        })  # fmt: skip
+        self._bundle = bundle.numbers, bundle.live, bundle.table
+        self._elements = self._dynamics.packed_elements
+        self._arena = _NO_ARENA
+        self._margins = m.geom_gap, options.margin
         self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
         self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
         self._solved = False
@@ -135,21 +138,29 @@ class NcpEngine:
         m, d = self._m, self._d
         self._solved = False
         _write(*self._inputs, q, v, u, tau)
-        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        set_margins(*self._bundle, *self._margins)
+        mujoco.mj_collision(m, d)
+        mujoco.mj_makeM(m, d)
+        if m.ntendon:
+            mujoco.mj_tendon(m, d)
+        mujoco.mj_transmission(m, d)
         mujoco.mj_fwdVelocity(m, d)
         mujoco.mj_fwdActuation(m, d)
         nc = self._nc = d.ncon
         if nc > self._capacity:
             self._grow(nc)
-        if nc and self._contacts is _NO_CONTACT_MEMORY:
-            self._contacts = _contact_memory(d)
+        if nc and self._arena is _NO_ARENA:
+            self._arena = _contact_memory(d)
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
-        iterations, error, signorini, cone, dissipation = compiled_step(
-            *self._static, self._quats, *self._found, *self._state, nc, *self._contacts, self._warm, self._memory, out
-        )
+        result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)
         self._solved = True
-        report = SolverReport(error <= self._tolerance, iterations, error, signorini, cone, dissipation)
+        error = result[1]
+        if error == math.inf:
+            raise SolverError(diverged(self._h))
+        report = SolverReport(error <= self._tolerance, *result)
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
 
@@ -162,8 +173,7 @@ class NcpEngine:
         by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
         gravcomp = self._dynamics.gravity_compensation(q)
         unknown, ambiguous = differentiate(
-            *self._static, *self._forces, *self._scene_now, *self._inputs, *gravcomp, self._nc, self._memory, self._frozen(),
-            by_state, by_u,
+            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, self._frozen(), by_state, by_u
         )  # fmt: skip
         if unknown >= 0:
             self._refuse(unknown)
@@ -180,8 +190,7 @@ class NcpEngine:
     def _grow(self, contacts: int) -> None:
         """More memory, for more contacts than ever before."""
         self._capacity = capacity = max(2 * contacts, 8)
-        nv, entries = self._sizes[1], len(self._found[0])
-        self._memory = np.zeros(workspace.size(nv, entries, capacity, self._rows))
+        self._memory = np.zeros(workspace.size(self._m.nv, self._m.nM, capacity, self._rows))
         warm = np.zeros(len(self._warm) + 5 * capacity)
         warm[: len(self._warm)] = self._warm
         self._warm = warm
@@ -203,24 +212,36 @@ def _contacts(found: Array, n: int) -> Contacts:
     return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
 
 
-def _contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32], IntArray]:
-    """MuJoCo's own contact array, as numbers and as integers, and where a contact's fields stand in it.
+_CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom")
 
-    Reading it through MuJoCo's Python objects would take longer than solving for the contacts of a small robot.
-    """
-    fields = d.contact
-    views = (fields.pos, fields.frame, fields.dist, fields.friction, fields.geom)
-    start = min(view.ctypes.data for view in views)
+
+@cache
+def _contact_layout() -> tuple[int, ...]:
+    """Where the fields of a contact stand in MuJoCo's memory, in doubles; geoms, and the size of it all, in int32."""
+    m = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><geom size='1'/><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    views = [getattr(d.contact, name) for name in _CONTACT_FIELDS]
+    offsets = [view.ctypes.data - d.contact.dist.ctypes.data for view in views]
     stride = views[0].strides[0]
-    offsets = [view.ctypes.data - start for view in views]
-    layout = np.array([stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4])
-    size = d.narena
-    numbers = np.ctypeslib.as_array((ctypes.c_double * (size // 8)).from_address(start))
-    integers = np.ctypeslib.as_array((ctypes.c_int32 * (size // 4)).from_address(start))
-    return numbers, integers, layout.astype(np.int64)
+    return stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4
 
 
-_NO_CONTACT_MEMORY = np.zeros(1), np.zeros(1, dtype=np.int32), np.zeros(7, dtype=np.int64)
+def _contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32]]:
+    """MuJoCo's own contacts, as numbers and as integers.
+
+    Reading them through MuJoCo's Python objects would take longer than solving for the contacts of a small robot. They
+    stand at the beginning of its arena, in all steps.
+    """
+    start = d.contact.dist.ctypes.data
+    numbers = np.ctypeslib.as_array((ctypes.c_double * (d.narena // 8)).from_address(start))
+    integers = np.ctypeslib.as_array((ctypes.c_int32 * (d.narena // 4)).from_address(start))
+    return numbers, integers
+
+
+_NO_ARENA = np.zeros(1), np.zeros(1, dtype=np.int32)
 
 
 def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:

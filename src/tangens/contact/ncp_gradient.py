@@ -23,6 +23,30 @@ from numpy.typing import NDArray
 from tangens.collision.motion import contact_response
 from tangens.collision.rows import GEOM
 from tangens.collision.shapes import Hulls
+from tangens.contact.bundle import (
+    APPLIED,
+    CDOF,
+    CINERT,
+    COM,
+    CONSTRAINTS,
+    CORNERS,
+    CTRL,
+    FACE_NORMALS,
+    FACES,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    GRAVITY,
+    MASS,
+    OPTIONS,
+    QPOS,
+    QVEL,
+    TREE,
+    XPOS,
+    XQUAT,
+    take,
+    take_rows,
+)
 from tangens.contact.cones import BREAKING, CONTACT, DRY, SLIDING
 from tangens.contact.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
 from tangens.contact.generalized_inverse import invert
@@ -54,47 +78,48 @@ class Linearization(NamedTuple):
     """A step's derivative in factors; rows are those of the constraints that push."""
 
     unknown: int  # the first contact whose motion is not known, or −1
-    rank: int  # of A
+    feeds_back: bool  # whether targets depend on v, so that K has a part by v
+    ambiguous: bool  # whether impulses that the laws leave open would change v⁺
+    v_next: Array
     R: Array  # by q and v, (2, nv, nv)
     R_u: Array  # (nv, nu)
     K: Array  # by q and v, (2, m, nv)
-    Y: Array  # rows, (m, nv)
+    W: Array  # W·Wᵀ = (M + h·D)⁻¹
+    Y: Array  # transposed, (m, nv)
     A_inverse: Array
     slide: Array  # B's entries: xx, xy, yy and 1 for the first tangent of a sliding contact, (m, 4)
     active: IntArray  # rows of the contact problem
-    turn: Array  # how a contact's frame turns with q, (contacts that push, 3, nv)
+    turn: Array  # how contact frames turn with q, (nc, 3, nv), if asked for
 
 
 @numba.njit(cache=True, error_model="numpy")
 def differentiate(
-    tree: Array, geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array, options: Array,
-    rows: int, elements: Array, gravity: Array, M: Array, cdof: Array, cinert: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array,
-    q: Array, v: Array, u: Array, tau: Array, gravcomp: Array, gravcomp_q: Array, nc: int, memory: Array,
-    frozen: Array, by_state: Array, by_u: Array,
+    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, elements: Array, gravcomp: Array, gravcomp_q: Array,
+    memory: Array, frozen: Array, by_state: Array, by_u: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """`linearize` and `forward` in one call: a contact that moves in an unknown way or −1, and `ambiguous`."""
     lin = linearize(
-        tree, geoms, face_normals, faces, corners, constraints, options, rows, elements, gravity, M, cdof, cinert, com, gxpos, gxmat, xpos, xquat,
-        q, v, u, tau, gravcomp, gravcomp_q, nc, memory, by_u.shape[2] > 0, frozen,
-    )  # fmt: skip
+        fixed, live, table, rows, nc, elements, gravcomp, gravcomp_q, memory, by_u.shape[2] > 0, False, frozen
+    )
     if lin.unknown >= 0:
         return lin.unknown, False
-    forward(tree, options, elements, rows, nc, M.shape[0], memory, lin, by_state, by_u)
-    return -1, False
+    forward(take(fixed, table, OPTIONS), elements, lin, by_state, by_u)
+    return -1, lin.ambiguous
 
 
 @numba.njit(cache=True, error_model="numpy")
 def linearize(
-    tree: Array, geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array, options: Array,
-    rows: int, elements: Array, gravity: Array, M: Array, cdof: Array, cinert: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array,
-    q: Array, v: Array, u: Array, tau: Array, gravcomp: Array, gravcomp_q: Array, nc: int, memory: Array,
-    with_u: bool, frozen: Array,
+    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, elements: Array, gravcomp: Array, gravcomp_q: Array,
+    memory: Array, with_u: bool, with_turn: bool, frozen: Array,
 ) -> Linearization:  # fmt: skip
-    """The factors at the step that `memory` holds.
+    """The factors at the step that `memory` holds; the first three arrays are a `Bundle`'s.
 
-    `frozen` says how contacts move: empty for the exact motion, else a (6, 6) response for each contact.
+    `frozen` says how contacts move: empty for the exact motion, else a (7, 6) response for each contact.
     """
-    dofs, bodies, column = unpack_tree(tree)
+    dofs, bodies, column = unpack_tree(take(fixed, table, TREE))
+    options, gravity = take(fixed, table, OPTIONS), take(fixed, table, GRAVITY)
+    M, cdof, com = take(live, table, MASS), take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    q, v, u = take(live, table, QPOS), take(live, table, QVEL), take(live, table, CTRL)
     nv, h = v.shape[0], options[TIMESTEP]
     w = carve(memory, nv, M.shape[0], nc, rows)
     blocks = w.blocks[: int(w.counts[0])]
@@ -105,92 +130,99 @@ def linearize(
     a, before, after = np.empty(nv), np.empty((nv, 6)), np.empty((nv, 6))
     for i in range(nv):
         a[i] = (w.v_next[i] - v[i]) / h
-    evaluate_forces(elements, np.empty(nv), q, v, u, tau, gravcomp)
+    evaluate_forces(elements, np.empty(nv), q, v, u, take(live, table, APPLIED), gravcomp)
     _add_joint_forces(dofs, column, options, elements, M, v, a, R, R_u)
     if gravcomp_q.shape[0]:
         R[0] += h * gravcomp_q
     outside = np.zeros((nv, 6))
-    turn = np.zeros((nc, 3, nv))
-    unknown = -1
+    turn = np.zeros((nc if with_turn else 0, 3, nv))
+    unknown, feeds_back = -1, False
     if m:
         spread(dofs, cdof, w.v_next, before, after)
-        unknown = _add_constraints(
-            dofs, bodies, geoms.view(GEOM), Hulls(face_normals, faces, corners), constraints, options, cdof, com, gxpos,
-            gxmat, xpos, xquat, q, v, before, after, w.contacts, blocks, w.impulse, w.v_next, w.J, w.rate, frozen,
-            outside, R[0], K, turn,
+        hulls = Hulls(
+            take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+            take_rows(fixed, table, CORNERS, 3),
+        )  # fmt: skip
+        unknown, feeds_back = _add_constraints(
+            dofs, bodies, take(fixed, table, GEOMS).view(GEOM), hulls, take(fixed, table, CONSTRAINTS), options, cdof,
+            com, take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9),
+            take_rows(live, table, XPOS, 3), take_rows(live, table, XQUAT, 4), q, v, before, after, w.contacts, blocks,
+            w.impulse, w.v_next, w.J, w.rate, frozen, outside, R[0], K, turn,
         )  # fmt: skip
     spread(dofs, cdof, v, before, after)
+    cinert = take_rows(live, table, CINERT, 10)
     add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
-    Y = np.empty((m, nv))
+    W, half, Y = np.empty((nv, nv)), np.empty((m, nv)), np.empty((m, nv))
+    tree_solve.square_root(dofs, column, w.L, w.d, W)
     for r in range(m):
-        for i in range(nv):
-            Y[r, i] = w.half[active[r], i] / math.sqrt(w.d[i])
-        tree_solve.other_half(dofs, column, w.L, w.d, Y[r])
+        half[r] = w.half[active[r]]
+    np.dot(half, W.T, Y)
     slide = np.zeros((m, 4))
     A = _laws(active, blocks, w.impulse, w.sigma, w.G, int(w.counts[1]), slide)
-    A_inverse, rank = invert(A)
-    return Linearization(unknown, rank, R, R_u, K, Y, A_inverse, slide, active, turn)
+    A_inverse, rank = invert(A.copy())
+    ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
+    return Linearization(
+        unknown, feeds_back, ambiguous, w.v_next.copy(), R, R_u, K, W, Y, A_inverse, slide, active, turn
+    )  # fmt: skip
 
 
 @numba.njit(cache=True, error_model="numpy")
 def forward(
-    tree: Array, options: Array, elements: Array, rows: int, nc: int, entries: int, memory: Array,
-    lin: Linearization, by_state: Array, by_u: Array,
+    options: Array, elements: Array, lin: Linearization, by_state: Array, by_u: Array
 ) -> tuple[Array, Array]:  # fmt: skip
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
-    dofs, _, column = unpack_tree(tree)
-    nv = dofs.shape[0]
-    h = options[TIMESTEP]
-    w = carve(memory, nv, entries, nc, rows)
-    P = np.zeros((nv, nv))
-    for i in range(nv):
-        P[i, i] = 1.0
-        tree_solve.solve(dofs, column, w.L, w.d, P[i])
-    m = lin.Y.shape[0]
-    T = np.zeros((nv, m))
+    nv, m, h = lin.W.shape[0], lin.Y.shape[0], options[TIMESTEP]
+    P, T, TB, product = np.empty((nv, nv)), np.empty((nv, m)), np.empty((nv, m)), np.empty((nv, nv))
+    np.dot(lin.W, lin.W.T, P)
     if m:
-        T[:] = lin.Y.T @ lin.A_inverse
-        TB = T.copy()
+        np.dot(lin.Y.T, lin.A_inverse, T)
+        TB[:] = T
         _transpose_B(lin.slide, TB)
-        P -= TB @ lin.Y
-        by_state[0, 1] = P @ lin.R[0] - TB @ lin.K[0]
-        by_state[1, 1] = P @ lin.R[1] - TB @ lin.K[1]
-    else:
-        by_state[0, 1] = P @ lin.R[0]
-        by_state[1, 1] = P @ lin.R[1]
+        np.dot(TB, lin.Y, product)
+        P -= product
+    for x in range(2):
+        np.dot(P, lin.R[x], by_state[x, 1])
+        if m and (x == 0 or lin.feeds_back):
+            np.dot(TB, lin.K[x], product)
+            by_state[x, 1] -= product
     for i in range(nv):
         for j in range(nv):
             by_state[2, 1, i, j] = h * P[i, j]
     if by_u.shape[2]:
-        by_u[1] = P @ lin.R_u
-    integrate_rows(unpack(elements)[1], w.v_next, h, by_state, by_u)
+        np.dot(P, lin.R_u, by_u[1])
+    integrate_rows(unpack(elements)[1], lin.v_next, h, by_state, by_u)
     return P, T
 
 
 @numba.njit(cache=True, error_model="numpy")
 def reverse(
-    tree: Array, options: Array, elements: Array, rows: int, nc: int, entries: int, memory: Array, lin: Linearization,
-    dq: Array, dv: Array, d_impulse: Array,
+    options: Array, elements: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """From ∂L/∂(q⁺, v⁺, λ) to ∂L/∂(q, v, tau, u), and the two vectors that parameters need: z = ∂L/∂R and s = ∂L/∂c."""
-    dofs, _, column = unpack_tree(tree)
-    nv, m = dofs.shape[0], lin.Y.shape[0]
-    h = options[TIMESTEP]
-    w = carve(memory, nv, entries, nc, rows)
-    z, by_q = dv.copy(), dq.copy()
-    pull_back_integration(unpack(elements)[1], w.v_next, h, dq, z, by_q)
-    s, Bs = np.zeros(m), np.zeros((1, m))
+    """From ∂L/∂(q⁺, v⁺, λ) to ∂L/∂(q, v, tau, u), and the two vectors that parameters need: z = ∂L/∂R, s = −∂L/∂c."""
+    m, h = lin.Y.shape[0], options[TIMESTEP]
+    y, by_q = dv.copy(), dq.copy()
+    pull_back_integration(unpack(elements)[1], lin.v_next, h, dq, y, by_q)
+    z = lin.W @ (lin.W.T @ y)
+    by_v = np.zeros(y.shape[0])
+    s = np.zeros(m)
     if m:
-        s[:] = lin.A_inverse.T @ (lin.Y @ z + d_impulse)
-        Bs[0] = s
+        s[:] = lin.A_inverse.T @ (lin.Y @ y + d_impulse)
+        Bs = s.copy().reshape(1, m)
         _transpose_B(lin.slide, Bs)
-    tree_solve.solve(dofs, column, w.L, w.d, z)
-    if m:
         z -= Bs[0] @ lin.Y
         by_q -= Bs[0] @ lin.K[0]
-    by_v = z @ lin.R[1] - Bs[0] @ lin.K[1] if m else z @ lin.R[1]
+        by_v -= Bs[0] @ lin.K[1]
     by_q += z @ lin.R[0]
+    by_v += z @ lin.R[1]
     return by_q, by_v, h * z, z @ lin.R_u, z, s
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
+    """Whether some impulse in the null space of A moves anything: then v⁺ is one of many."""
+    m = A.shape[0]
+    null = np.eye(m) - A_inverse @ A
+    return np.abs(null.T @ Y).max() > 1e-6 * np.abs(Y).max()
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -258,6 +290,10 @@ def _laws(
             A[t + 1, t + 1] += 1.0
             A[t, r] += friction * ux
             A[t + 1, r] += friction * uy
+        else:
+            for i in range(r, r + blocks[b].width):
+                if A[i, i] <= 1e-12 * blocks[b].scale:  # nothing moves that way, as across the plane of a planar scene
+                    A[i, i] = blocks[b].scale
         r += blocks[b].width
     return A
 
@@ -301,16 +337,17 @@ def _add_constraints(
     com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array, q: Array, v: Array, before: Array, after: Array,
     contacts: Records, blocks: Records, impulse: Array, v_next: Array, J: Array, rate: Array, frozen: Array,
     outside: Array, R: Array, K: Array, turn: Array,
-) -> int:  # fmt: skip
+) -> tuple[int, bool]:  # fmt: skip
     """How the rows and their forces change with q, and their targets with q and v; `before`, `after` are of v⁺.
 
-    Returns the first contact that moves in an unknown way, or −1.
+    Returns the first contact that moves in an unknown way, or −1, and whether targets depend on v.
     """
     specs, entries = unpack_constraints(constraints)
     nv = v.shape[0]
     D, f, chain = np.zeros((7, 6)), np.empty(6), np.empty(nv, dtype=np.int64)
-    work = np.empty((nv, 12))
+    work, no_turn = np.empty((nv, 12)), np.empty((3, nv))
     points = np.empty((2, 3))
+    feeds_back = False
     r = 0  # row of K
     for b in range(blocks.shape[0]):
         block = blocks[b]
@@ -325,16 +362,17 @@ def _add_constraints(
             elif not contact_response(
                 geoms, hulls, contact.geom, gxpos, gxmat, contact.position, contact.frame, contact.gap, D
             ):
-                return c
-            _world_force(contact.frame, impulse[first : first + 3], f)
+                return c, False
+            world_force(contact.frame, impulse[first : first + 3], f)
             one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
             _push(bodies, one, two, com, contact.position, contact.position, f, outside)
             _contact_terms(
                 dofs, bodies, one, two, contact.position, contact.frame, D, f, cdof, com, before, after, rate[first],
-                chain, work, R, K[0, r : r + 3], turn[c],
+                chain, work, R, K[0, r : r + 3], turn[c] if turn.shape[0] else no_turn,
             )  # fmt: skip
             gain = feedback_gain(geoms, options, v, contact, J[first])
             if gain != 0.0:
+                feeds_back = True
                 _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, gain, J[first], K[0, r], K[1, r])
         else:
             spec = specs[-1 - block.source]
@@ -362,11 +400,11 @@ def _add_constraints(
         if parent >= 0 and k == dofs[k].first:
             for i in range(6):
                 outside[parent, i] += outside[k, i]
-    return -1
+    return -1, feeds_back
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _world_force(frame: Array, impulse: Array, f: Array) -> None:
+def world_force(frame: Array, impulse: Array, f: Array) -> None:
     """Impulse on body 1 in world axes; no moment."""
     for i in range(3):
         f[i] = frame[i] * impulse[0] + frame[3 + i] * impulse[1] + frame[6 + i] * impulse[2]

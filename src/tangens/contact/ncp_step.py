@@ -17,6 +17,32 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import GEOM, point_rows
 from tangens.collision.shapes import Hulls
+from tangens.contact.bundle import (
+    ACTUATION,
+    APPLIED,
+    ARENA_LAYOUT,
+    BIAS,
+    CDOF,
+    COM,
+    CONSTRAINTS,
+    CORNERS,
+    FACE_NORMALS,
+    FACES,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    MASS,
+    OPTIONS,
+    PASSIVE,
+    QPOS,
+    QUATS,
+    QVEL,
+    TREE,
+    XPOS,
+    XQUAT,
+    take,
+    take_rows,
+)
 from tangens.contact.cones import BREAKING, CONTACT, DRY, EQUALITY, LIMIT, violations
 from tangens.contact.constraints import (
     BALL_LIMIT,
@@ -40,41 +66,50 @@ Records = NDArray[np.void]
 # Entries of `options`.
 TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS, SOLVER = range(8)
 # Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles; geoms and the last stride in int32.
-STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOMS, STRIDE32 = range(7)
+STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
 _NEVER = 1e6  # a target that no velocity violates
 _ROUNDS = 50  # each lets at least one more constraint in
 _WORTH_BLAS = 1000
+_JOINED = 2  # takes part from the next round on
+_MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
 
 
 @numba.njit(cache=True, error_model="numpy")
 def step(
-    tree: Array, packed_geoms: Array, face_normals: Array, faces: IntArray, corners: Array, constraints: Array,
-    options: Array, rows: int, quats: IntArray, M: Array, cdof: Array, com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array, passive: Array, actuation: Array, bias: Array,
-    q: Array, v: Array, tau: Array, nc: int, arena: Array, arena32: NDArray[np.int32], layout: IntArray,
+    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, arena: Array, arena32: NDArray[np.int32],
     warm: Array, memory: Array, out: Array,
 ) -> tuple[int, float, float, float, float]:  # fmt: skip
     """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and `memory`.
 
-    Returns iterations, residual, and the violations of Signorini's law, the cones and maximum dissipation.
+    The first two arrays are a `Bundle`'s. Returns iterations, residual, and the violations of Signorini's law, the
+    cones and maximum dissipation; the residual is infinite if v⁺ is not finite.
     """
-    dofs, bodies, column = unpack_tree(tree)
-    geoms = packed_geoms.view(GEOM)
-    specs, entries = unpack_constraints(constraints)
+    dofs, bodies, column = unpack_tree(take(fixed, table, TREE))
+    geoms = take(fixed, table, GEOMS).view(GEOM)
+    hulls = Hulls(
+        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+        take_rows(fixed, table, CORNERS, 3),
+    )  # fmt: skip
+    specs, entries = unpack_constraints(take(fixed, table, CONSTRAINTS))
+    options, quats = take(fixed, table, OPTIONS), take_rows(fixed, table, QUATS, 3).view(np.int64)
+    layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
+    M, cdof, com = take(live, table, MASS), take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
+    xpos, xquat = take_rows(live, table, XPOS, 3), take_rows(live, table, XQUAT, 4)
+    q, v = take(live, table, QPOS), take(live, table, QVEL)
     nv, nq = v.shape[0], q.shape[0]
     w = carve(memory, nv, M.shape[0], nc, rows)
     contacts, blocks, v_next = w.contacts, w.blocks, w.v_next
-    _free_velocity(dofs, column, options, M, v, passive, actuation, bias, tau, w.v_free, w.L, w.d)
+    _free_velocity(
+        dofs, column, options, M, v, take(live, table, PASSIVE), take(live, table, ACTUATION), take(live, table, BIAS),
+        take(live, table, APPLIED), w.v_free, w.L, w.d,
+    )  # fmt: skip
     _read_contacts(arena, arena32, layout, contacts)
-    hulls = Hulls(face_normals, faces, corners)
-    for c in range(nc):
-        contacts[c].gap = polish(
-            geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame, contacts[c].gap
-        )
-    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    before, after, after_v = np.empty((nv, 6)), np.empty((nv, 6)), np.empty((nv, 6))
     if nc > 0:
-        spread(dofs, cdof, v, before, after)
+        spread(dofs, cdof, v, before, after_v)
         for c in range(nc):
-            _set_contact_target(bodies, geoms, com, after, options, contacts[c])
+            _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
         spread(dofs, cdof, w.v_free, before, after)
     for i in range(nv):
         v_next[i] = w.v_free[i]
@@ -84,6 +119,14 @@ def step(
     _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
     iterations, error = 0, 0.0
     for _ in range(_ROUNDS):
+        for c in range(nc):
+            if contacts[c].chosen == _JOINED:
+                contacts[c].gap = polish(
+                    geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame,
+                    contacts[c].gap,
+                )  # fmt: skip
+                _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
+                contacts[c].chosen = 1
         nb, n = _build(
             dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
             w.J, w.g, w.rate, w.impulse,
@@ -110,8 +153,30 @@ def step(
     _integrate(quats, q, v_next, options[TIMESTEP], out)
     for i in range(nv):
         out[nq + i] = v_next[i]
+        if not math.isfinite(v_next[i]):
+            error = math.inf
     _report_contacts(options[TIMESTEP], contacts, blocks[:nb], w.impulse, out[nq + nv :])
     return iterations, error, signorini, cone, dissipation
+
+
+@numba.njit(cache=True, error_model="numpy")
+def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, most: float) -> None:
+    """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
+    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
+    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
+    cdof, com, xpos = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3), take_rows(live, table, GEOM_XPOS, 3)
+    nv = dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    for g in range(geoms.shape[0]):
+        body = bodies[geoms[g].body]
+        k, speed = body.last_dof, 0.0
+        if k >= 0:
+            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
+            a, b, c = after[k, 0], after[k, 1], after[k, 2]
+            u, v, w = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
+            speed = math.sqrt(u * u + v * v + w * w) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
+        geom_gap[g] = min(0.5 * most, _MARGIN + _AHEAD * h * speed)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -144,7 +209,7 @@ def _read_contacts(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c
         contacts[c].gap = arena[base + layout[DISTANCE]]
         contacts[c].friction = arena[base + layout[FRICTION]]
         for i in range(2):
-            contacts[c].geom[i] = arena32[c * layout[STRIDE32] + layout[GEOMS] + i]
+            contacts[c].geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -220,7 +285,7 @@ def _choose(
     joined, slack = 0, -options[TOLERANCE]
     for c in range(contacts.shape[0]):
         if not contacts[c].chosen and _normal_velocity(bodies, geoms, com, after, contacts[c]) < slack:
-            contacts[c].chosen, joined = 1, joined + 1
+            contacts[c].chosen, joined = _JOINED, joined + 1
     for s in range(specs.shape[0]):
         spec = specs[s]
         if spec.shape == LINE_LIMIT:
@@ -477,7 +542,7 @@ def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits
             if warm[at] == contacts[c].geom[0] and warm[at + 1] == contacts[c].geom[1]:
                 for i in range(3):
                     guess[3 * c + i] = warm[at + 2 + i]
-                contacts[c].chosen = guess[3 * c] > 0.0
+                contacts[c].chosen = _JOINED if guess[3 * c] > 0.0 else 0
                 j = k + 1
                 break
 

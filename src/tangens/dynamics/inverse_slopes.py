@@ -23,7 +23,7 @@ _ALPHA, _U, _W, _WV, _DRIFT, _V, _NU = 0, 6, 12, 18, 24, 30, 33
 _INERTIA, _N, _P, _F, _ACC0, _ACC1, _WIDTH = 36, 46, 55, 58, 64, 70, 76
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def add_inverse_slopes(
     dofs: Records, bodies: Records, cdof: Array, cinert: Array, gravity: Array, before: Array, after: Array,
     v: Array, a: Array, outside: Array, scale: float, by_q: Array, by_v: Array,
@@ -38,7 +38,7 @@ def add_inverse_slopes(
     _accelerations(dofs, cdof, gravity, before, v, a, work)
     _composites(dofs, bodies, cinert, after, work)
     for k in range(nv):
-        _response(cdof[k], before[k], after[k], work[k])
+        _response(cdof, before, after, k, work)
     z = np.empty(6)
     for i in range(nv):
         _turn_force(cdof[i], outside[i], z)
@@ -71,7 +71,7 @@ def add_inverse_slopes(
             k = dofs[k].parent
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _accelerations(
     dofs: Records, cdof: Array, gravity: Array, before: Array, v: Array, a: Array, work: Array
 ) -> None:  # fmt: skip
@@ -100,66 +100,51 @@ def _accelerations(
                     work[j, _ACC1 + i] = work[last, _ACC1 + i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _composites(dofs: Records, bodies: Records, cinert: Array, after: Array, work: Array) -> None:
     """Inertia, N, momentum and force of everything behind each dof."""
-    w, u, h, Iw, L = np.empty(3), np.empty(3), np.empty(3), np.empty(3), np.empty(3)
-    I, IW, WI = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))  # noqa: E741
     for b in range(1, bodies.shape[0]):
         k = bodies[b].last_dof
         m = cinert[b, 9]
         if k < 0 or m == 0.0:
             continue
-        row, c = work[k], cinert[b]
         for i in range(10):
-            row[_INERTIA + i] += c[i]
-        for i in range(3):
-            w[i], u[i], h[i] = after[k, i], after[k, 3 + i], c[6 + i]
-        I[0, 0], I[1, 1], I[2, 2] = c[0], c[1], c[2]
-        I[0, 1] = I[1, 0] = c[3]
-        I[0, 2] = I[2, 0] = c[4]
-        I[1, 2] = I[2, 1] = c[5]
-        px = m * u[0] + w[1] * h[2] - w[2] * h[1]
-        py = m * u[1] + w[2] * h[0] - w[0] * h[2]
-        pz = m * u[2] + w[0] * h[1] - w[1] * h[0]
-        row[_P] += px
-        row[_P + 1] += py
-        row[_P + 2] += pz
-        for i in range(3):
-            Iw[i] = I[i, 0] * w[0] + I[i, 1] * w[1] + I[i, 2] * w[2]
-        L[0] = Iw[0] + h[1] * u[2] - h[2] * u[1]
-        L[1] = Iw[1] + h[2] * u[0] - h[0] * u[2]
-        L[2] = Iw[2] + h[0] * u[1] - h[1] * u[0]
-        # N = [w]I − I[w] − [Iw] − 2[h][u]
-        for i in range(3):
-            IW[i, 0] = I[i, 1] * w[2] - I[i, 2] * w[1]
-            IW[i, 1] = I[i, 2] * w[0] - I[i, 0] * w[2]
-            IW[i, 2] = I[i, 0] * w[1] - I[i, 1] * w[0]
-        for i in range(3):
-            for j in range(3):
-                WI[i, j] = -IW[j, i]  # ([w]I)ᵀ = −I[w]
-        hu = h[0] * u[0] + h[1] * u[1] + h[2] * u[2]
-        for i in range(3):
-            for j in range(3):
-                row[_N + 3 * i + j] += WI[i, j] - IW[i, j] - 2.0 * u[i] * h[j]  # [h][u] = u·hᵀ − (h·u)·1
-            row[_N + 4 * i] += 2.0 * hu
-        row[_N + 1] += Iw[2]
-        row[_N + 2] -= Iw[1]
-        row[_N + 3] -= Iw[2]
-        row[_N + 5] += Iw[0]
-        row[_N + 6] += Iw[1]
-        row[_N + 7] -= Iw[0]
+            work[k, _INERTIA + i] += cinert[b, i]
+        xx, yy, zz = cinert[b, 0], cinert[b, 1], cinert[b, 2]
+        xy, xz, yz = cinert[b, 3], cinert[b, 4], cinert[b, 5]
+        hx, hy, hz = cinert[b, 6], cinert[b, 7], cinert[b, 8]
+        wx, wy, wz, ux, uy, uz = after[k, 0], after[k, 1], after[k, 2], after[k, 3], after[k, 4], after[k, 5]
+        # momentum (L, p) of the body, and its part I·w
+        px, py, pz = m * ux + wy * hz - wz * hy, m * uy + wz * hx - wx * hz, m * uz + wx * hy - wy * hx
+        ix, iy, iz = xx * wx + xy * wy + xz * wz, xy * wx + yy * wy + yz * wz, xz * wx + yz * wy + zz * wz
+        lx, ly, lz = ix + hy * uz - hz * uy, iy + hz * ux - hx * uz, iz + hx * uy - hy * ux
+        work[k, _P] += px
+        work[k, _P + 1] += py
+        work[k, _P + 2] += pz
+        # N = [w]I − I[w] − [Iw] − 2[h][u]: symmetric but for −[Iw] and the last
+        hu = 2.0 * (hx * ux + hy * uy + hz * uz)
+        nxx, nyy, nzz = 2.0 * (wy * xz - wz * xy), 2.0 * (wz * xy - wx * yz), 2.0 * (wx * yz - wy * xz)
+        nxy = wy * yz - wz * yy + wz * xx - wx * xz
+        nxz = wy * zz - wz * yz + wx * xy - wy * xx
+        nyz = wz * xz - wx * zz + wx * yy - wy * xy
+        work[k, _N] += nxx + hu - 2.0 * ux * hx
+        work[k, _N + 4] += nyy + hu - 2.0 * uy * hy
+        work[k, _N + 8] += nzz + hu - 2.0 * uz * hz
+        work[k, _N + 1] += nxy + iz - 2.0 * ux * hy
+        work[k, _N + 3] += nxy - iz - 2.0 * uy * hx
+        work[k, _N + 2] += nxz - iy - 2.0 * ux * hz
+        work[k, _N + 6] += nxz + iy - 2.0 * uz * hx
+        work[k, _N + 5] += nyz + ix - 2.0 * uy * hz
+        work[k, _N + 7] += nyz - ix - 2.0 * uz * hy
         # f = I·a + v ×* (L, p)
-        x, y = row[_ACC1 : _ACC1 + 3], row[_ACC1 + 3 : _ACC1 + 6]
-        f = row[_F : _F + 6]
-        for i in range(3):
-            f[i] += I[i, 0] * x[0] + I[i, 1] * x[1] + I[i, 2] * x[2]
-        f[0] += h[1] * y[2] - h[2] * y[1] + w[1] * L[2] - w[2] * L[1] + u[1] * pz - u[2] * py
-        f[1] += h[2] * y[0] - h[0] * y[2] + w[2] * L[0] - w[0] * L[2] + u[2] * px - u[0] * pz
-        f[2] += h[0] * y[1] - h[1] * y[0] + w[0] * L[1] - w[1] * L[0] + u[0] * py - u[1] * px
-        f[3] += m * y[0] + x[1] * h[2] - x[2] * h[1] + w[1] * pz - w[2] * py
-        f[4] += m * y[1] + x[2] * h[0] - x[0] * h[2] + w[2] * px - w[0] * pz
-        f[5] += m * y[2] + x[0] * h[1] - x[1] * h[0] + w[0] * py - w[1] * px
+        ax, ay, az = work[k, _ACC1], work[k, _ACC1 + 1], work[k, _ACC1 + 2]
+        bx, by, bz = work[k, _ACC1 + 3], work[k, _ACC1 + 4], work[k, _ACC1 + 5]
+        work[k, _F] += xx * ax + xy * ay + xz * az + hy * bz - hz * by + wy * lz - wz * ly + uy * pz - uz * py
+        work[k, _F + 1] += xy * ax + yy * ay + yz * az + hz * bx - hx * bz + wz * lx - wx * lz + uz * px - ux * pz
+        work[k, _F + 2] += xz * ax + yz * ay + zz * az + hx * by - hy * bx + wx * ly - wy * lx + ux * py - uy * px
+        work[k, _F + 3] += m * bx + ay * hz - az * hy + wy * pz - wz * py
+        work[k, _F + 4] += m * by + az * hx - ax * hz + wz * px - wx * pz
+        work[k, _F + 5] += m * bz + ax * hy - ay * hx + wx * py - wy * px
     for k in range(dofs.shape[0] - 1, -1, -1):
         parent = dofs[k].parent
         if k == dofs[k].last:
@@ -171,69 +156,91 @@ def _composites(dofs: Records, bodies: Records, cinert: Array, after: Array, wor
                 work[parent, i] += work[k, i]
 
 
-@numba.njit(cache=True, error_model="numpy")
-def _response(S: Array, before: Array, after: Array, row: Array) -> None:
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _response(cdof: Array, before: Array, after: Array, k: int, work: Array) -> None:
     """What the sweep needs of one dof: ν, α, I·S, Bᵀ·S, and the forces that act on joints in front of it."""
-    x = np.empty(6)
-    _cross_motion(S, before, x)  # −ν
-    for i in range(3):
-        row[_NU + i] = -x[i]
-    _cross_motion(S, row[_ACC0 : _ACC0 + 6], row[_ALPHA : _ALPHA + 6])
-    y = np.empty(6)
-    _cross_motion(x, before, y)
-    for i in range(6):
-        row[_ALPHA + i] = y[i] - row[_ALPHA + i]
-    for i in range(6):
-        x[i] = before[i] + after[i]
-    _cross_motion(x, S, row[_DRIFT : _DRIFT + 6])
-    inertia, N, p = row[_INERTIA : _INERTIA + 10], row[_N : _N + 9], row[_P : _P + 3]
-    _apply_inertia(inertia, S, row[_U : _U + 6])
-    px, py, pz = 2.0 * p[0], 2.0 * p[1], 2.0 * p[2]
-    row[_V] = N[0] * S[0] + N[3] * S[1] + N[6] * S[2] + py * S[5] - pz * S[4]
-    row[_V + 1] = N[1] * S[0] + N[4] * S[1] + N[7] * S[2] + pz * S[3] - px * S[5]
-    row[_V + 2] = N[2] * S[0] + N[5] * S[1] + N[8] * S[2] + px * S[4] - py * S[3]
-    W, WV = row[_W : _W + 6], row[_WV : _WV + 6]
-    _apply_inertia(inertia, row[_ALPHA : _ALPHA + 6], W)
-    _add_B(N, p, row[_NU : _NU + 3], W)
-    _turn_force(S, row[_F : _F + 6], y)
-    for i in range(6):
-        W[i] += y[i]
-    _apply_inertia(inertia, row[_DRIFT : _DRIFT + 6], WV)
-    _add_B(N, p, S, WV)
+    s0, s1, s2, s3, s4, s5 = cdof[k, 0], cdof[k, 1], cdof[k, 2], cdof[k, 3], cdof[k, 4], cdof[k, 5]
+    b0, b1, b2, b3, b4, b5 = before[k, 0], before[k, 1], before[k, 2], before[k, 3], before[k, 4], before[k, 5]
+    # ν = −S × v and α = −S × a − ν × v
+    x0, x1, x2, x3, x4, x5 = _cross(s0, s1, s2, s3, s4, s5, b0, b1, b2, b3, b4, b5)
+    y0, y1, y2, y3, y4, y5 = _cross(x0, x1, x2, x3, x4, x5, b0, b1, b2, b3, b4, b5)
+    z0, z1, z2, z3, z4, z5 = _cross(
+        s0, s1, s2, s3, s4, s5, work[k, _ACC0], work[k, _ACC0 + 1], work[k, _ACC0 + 2], work[k, _ACC0 + 3],
+        work[k, _ACC0 + 4], work[k, _ACC0 + 5],
+    )  # fmt: skip
+    a0, a1, a2, a3, a4, a5 = y0 - z0, y1 - z1, y2 - z2, y3 - z3, y4 - z4, y5 - z5
+    d0, d1, d2, d3, d4, d5 = _cross(
+        b0 + after[k, 0], b1 + after[k, 1], b2 + after[k, 2], b3 + after[k, 3], b4 + after[k, 4], b5 + after[k, 5],
+        s0, s1, s2, s3, s4, s5,
+    )  # fmt: skip
+    work[k, _NU], work[k, _NU + 1], work[k, _NU + 2] = -x0, -x1, -x2
+    _put(work, k, _ALPHA, a0, a1, a2, a3, a4, a5)
+    _put(work, k, _DRIFT, d0, d1, d2, d3, d4, d5)
+    u0, u1, u2, u3, u4, u5 = _inertia_times(work, k, s0, s1, s2, s3, s4, s5)
+    _put(work, k, _U, u0, u1, u2, u3, u4, u5)
+    px, py, pz = 2.0 * work[k, _P], 2.0 * work[k, _P + 1], 2.0 * work[k, _P + 2]
+    n0, n1, n2 = work[k, _N], work[k, _N + 1], work[k, _N + 2]
+    n3, n4, n5 = work[k, _N + 3], work[k, _N + 4], work[k, _N + 5]
+    n6, n7, n8 = work[k, _N + 6], work[k, _N + 7], work[k, _N + 8]
+    work[k, _V] = n0 * s0 + n3 * s1 + n6 * s2 + py * s5 - pz * s4
+    work[k, _V + 1] = n1 * s0 + n4 * s1 + n7 * s2 + pz * s3 - px * s5
+    work[k, _V + 2] = n2 * s0 + n5 * s1 + n8 * s2 + px * s4 - py * s3
+    # W = I·α + B·ν + S ×* f, and its like for the velocity
+    f0, f1, f2 = work[k, _F], work[k, _F + 1], work[k, _F + 2]
+    f3, f4, f5 = work[k, _F + 3], work[k, _F + 4], work[k, _F + 5]
+    w0, w1, w2, w3, w4, w5 = _inertia_times(work, k, a0, a1, a2, a3, a4, a5)
+    _put(
+        work, k, _W,
+        w0 - n0 * x0 - n1 * x1 - n2 * x2 + s1 * f2 - s2 * f1 + s4 * f5 - s5 * f4,
+        w1 - n3 * x0 - n4 * x1 - n5 * x2 + s2 * f0 - s0 * f2 + s5 * f3 - s3 * f5,
+        w2 - n6 * x0 - n7 * x1 - n8 * x2 + s0 * f1 - s1 * f0 + s3 * f4 - s4 * f3,
+        w3 - x1 * pz + x2 * py + s1 * f5 - s2 * f4,
+        w4 - x2 * px + x0 * pz + s2 * f3 - s0 * f5,
+        w5 - x0 * py + x1 * px + s0 * f4 - s1 * f3,
+    )  # fmt: skip
+    w0, w1, w2, w3, w4, w5 = _inertia_times(work, k, d0, d1, d2, d3, d4, d5)
+    _put(
+        work, k, _WV,
+        w0 + n0 * s0 + n1 * s1 + n2 * s2, w1 + n3 * s0 + n4 * s1 + n5 * s2, w2 + n6 * s0 + n7 * s1 + n8 * s2,
+        w3 + s1 * pz - s2 * py, w4 + s2 * px - s0 * pz, w5 + s0 * py - s1 * px,
+    )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
-def _add_B(N: Array, p: Array, x: Array, out: Array) -> None:  # noqa: N802
-    for i in range(3):
-        out[i] += N[3 * i] * x[0] + N[3 * i + 1] * x[1] + N[3 * i + 2] * x[2]
-    out[3] += 2.0 * (x[1] * p[2] - x[2] * p[1])
-    out[4] += 2.0 * (x[2] * p[0] - x[0] * p[2])
-    out[5] += 2.0 * (x[0] * p[1] - x[1] * p[0])
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _put(work: Array, k: int, at: int, a: float, b: float, c: float, d: float, e: float, f: float) -> None:
+    work[k, at], work[k, at + 1], work[k, at + 2] = a, b, c
+    work[k, at + 3], work[k, at + 4], work[k, at + 5] = d, e, f
 
 
-@numba.njit(cache=True, error_model="numpy")
-def _apply_inertia(c: Array, x: Array, out: Array) -> None:
-    hx, hy, hz, m = c[6], c[7], c[8], c[9]
-    out[0] = c[0] * x[0] + c[3] * x[1] + c[4] * x[2] + hy * x[5] - hz * x[4]
-    out[1] = c[3] * x[0] + c[1] * x[1] + c[5] * x[2] + hz * x[3] - hx * x[5]
-    out[2] = c[4] * x[0] + c[5] * x[1] + c[2] * x[2] + hx * x[4] - hy * x[3]
-    out[3] = m * x[3] + x[1] * hz - x[2] * hy
-    out[4] = m * x[4] + x[2] * hx - x[0] * hz
-    out[5] = m * x[5] + x[0] * hy - x[1] * hx
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _inertia_times(
+    work: Array, k: int, a: float, b: float, c: float, d: float, e: float, f: float
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    xx, yy, zz = work[k, _INERTIA], work[k, _INERTIA + 1], work[k, _INERTIA + 2]
+    xy, xz, yz = work[k, _INERTIA + 3], work[k, _INERTIA + 4], work[k, _INERTIA + 5]
+    hx, hy, hz, m = work[k, _INERTIA + 6], work[k, _INERTIA + 7], work[k, _INERTIA + 8], work[k, _INERTIA + 9]
+    return (
+        xx * a + xy * b + xz * c + hy * f - hz * e,
+        xy * a + yy * b + yz * c + hz * d - hx * f,
+        xz * a + yz * b + zz * c + hx * e - hy * d,
+        m * d + b * hz - c * hy,
+        m * e + c * hx - a * hz,
+        m * f + a * hy - b * hx,
+    )
 
 
-@numba.njit(cache=True, error_model="numpy")
-def _cross_motion(a: Array, b: Array, out: Array) -> None:
-    """Out ← a × b for motions."""
-    out[0] = a[1] * b[2] - a[2] * b[1]
-    out[1] = a[2] * b[0] - a[0] * b[2]
-    out[2] = a[0] * b[1] - a[1] * b[0]
-    out[3] = a[1] * b[5] - a[2] * b[4] + a[4] * b[2] - a[5] * b[1]
-    out[4] = a[2] * b[3] - a[0] * b[5] + a[5] * b[0] - a[3] * b[2]
-    out[5] = a[0] * b[4] - a[1] * b[3] + a[3] * b[1] - a[4] * b[0]
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _cross(
+    a: float, b: float, c: float, d: float, e: float, f: float, u: float, v: float, w: float, x: float, y: float, z: float
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """Cross product of two motions."""
+    return (
+        b * w - c * v, c * u - a * w, a * v - b * u,
+        b * z - c * y + e * w - f * v, c * x - a * z + f * u - d * w, a * y - b * x + d * v - e * u,
+    )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _turn_force(a: Array, f: Array, out: Array) -> None:
     """Out ← a ×* f for a motion and a force."""
     out[0] = a[1] * f[2] - a[2] * f[1] + a[4] * f[5] - a[5] * f[4]

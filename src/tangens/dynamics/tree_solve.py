@@ -61,3 +61,22 @@ def solve(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
     """X ← M⁻¹·x, from a factorisation."""
     half_solve(dofs, column, L, x)
     other_half(dofs, column, L, d, x)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def square_root(dofs: Records, column: Columns, L: Array, d: Array, W: Array) -> None:
+    """Fill W with L⁻¹·D^(−1/2), so that M⁻¹ = W·Wᵀ; a row has entries for the dofs on the way to the root alone."""
+    nv = dofs.shape[0]
+    W[:] = 0.0
+    for i in range(nv):
+        W[i, i] = 1.0
+        start = dofs[i].address
+        last = start + dofs[i].count - 1
+        for a in range(start, last):
+            k, x = column[a], L[a]
+            for b in range(start, a + 1):  # row k has entries in the columns of row i up to k
+                W[i, column[b]] -= x * W[k, column[b]]
+    for j in range(nv):
+        root = np.sqrt(d[j])
+        for i in range(j, nv):
+            W[i, j] *= root

@@ -86,10 +86,40 @@ def _write_friction(m: mujoco.MjModel, value: Array) -> None:
         m.pair_friction[:, :2] = value[0]
 
 
+def _write_size(m: mujoco.MjModel, value: Array) -> None:
+    """Set the sizes of primitive shapes and of the bounds that MuJoCo keeps around them; inertias stay."""
+    kinds = mujoco.mjtGeom
+    for g in np.flatnonzero((value != m.geom_size).any(axis=1)):
+        kind, (a, b, c) = mujoco.mjtGeom(m.geom_type[g]), value[g]
+        halves = {
+            kinds.mjGEOM_SPHERE: (a, a, a),
+            kinds.mjGEOM_CAPSULE: (a, a, a + b),
+            kinds.mjGEOM_CYLINDER: (a, a, b),
+            kinds.mjGEOM_ELLIPSOID: (a, b, c),
+            kinds.mjGEOM_BOX: (a, b, c),
+        }.get(kind)
+        if halves is None and kind != kinds.mjGEOM_PLANE:
+            raise SceneError(
+                f"the size of a {kind.name.removeprefix('mjGEOM_').lower()} comes from its data",
+                element=element_name(m, _OBJ.mjOBJ_GEOM, int(g)),
+                remedy="scale the mesh in the model instead",
+            )
+        m.geom_size[g] = value[g]
+        if halves is None:  # a plane has no bounds, whatever size is drawn
+            continue
+        around = {kinds.mjGEOM_BOX: np.linalg.norm(halves), kinds.mjGEOM_CYLINDER: np.hypot(a, b)}
+        m.geom_rbound[g] = around.get(kind, max(halves))
+        m.geom_aabb[g] = [0.0, 0.0, 0.0, *halves]
+        # The tree of boxes in which MuJoCo looks for close geoms was made for the old sizes.
+        m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE
+
+
 PARAMETERS = {
     parameter.name: parameter
     for parameter in (
         Parameter("friction", _OBJ.mjOBJ_GEOM, lambda m: m.geom_friction[:, 0].copy(), _write_friction, 0.0),
+        Parameter("size", _OBJ.mjOBJ_GEOM, _field("geom_size"), _write_size, 0.0),
+        Parameter("frictionloss", _OBJ.mjOBJ_DOF, _field("dof_frictionloss"), _write_field("dof_frictionloss"), 0.0),
         Parameter("mass", _OBJ.mjOBJ_BODY, _field("body_mass"), _write_field("body_mass"), 0.0),
         Parameter("com", _OBJ.mjOBJ_BODY, _field("body_ipos"), _write_field("body_ipos"), -np.inf),
         Parameter("inertia", _OBJ.mjOBJ_BODY, read_inertia, _write_inertia, -np.inf),

@@ -1,0 +1,201 @@
+"""How an `ncp` step answers to friction, restitution, frictionloss and geom size.
+
+As for every input (see `ncp_gradient`), dv⁺ = P·R − T·C with C = B·K + c: here are R and C of these parameters.
+A pair takes the larger friction and restitution of its two geoms; where both are the same, each has half a share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.motion import contact_response
+from tangens.collision.rows import GEOM
+from tangens.collision.shapes import Hulls, shape_motion
+from tangens.contact.bundle import (
+    CDOF,
+    COM,
+    CONSTRAINTS,
+    CORNERS,
+    FACE_NORMALS,
+    FACES,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    MASS,
+    OPTIONS,
+    QVEL,
+    TREE,
+    take,
+    take_rows,
+)
+from tangens.contact.cones import CONTACT, DRY, SLIDING
+from tangens.contact.constraints import unpack_constraints
+from tangens.contact.ncp_gradient import approach_of, feedback_gain, pushes, world_force
+from tangens.contact.ncp_step import TIMESTEP, restitution_of
+from tangens.contact.workspace import carve
+from tangens.dynamics.chains import spread, unpack_tree
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
+
+CONTACT_PARAMETERS = ("friction", "restitution", "frictionloss", "size")
+"""By name; compiled code knows them by their place here."""
+_FRICTION, _RESTITUTION, _FRICTIONLOSS, _SIZE = range(4)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def parameter_terms(
+    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, memory: Array, friction: Array, frozen: Array,
+    slide: Array, parameter: int,
+) -> tuple[Array, Array]:  # fmt: skip
+    """R (nv, n) and C (m, n) by one parameter with n entries; `friction` is that of each geom."""
+    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
+    geoms, options = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)
+    v = take(live, table, QVEL)
+    nv, m, h = v.shape[0], slide.shape[0], options[TIMESTEP]
+    w = carve(memory, nv, take(live, table, MASS).shape[0], nc, rows)
+    specs, _ = unpack_constraints(take(fixed, table, CONSTRAINTS))
+    count = nv if parameter == _FRICTIONLOSS else (3 if parameter == _SIZE else 1) * geoms.shape[0]
+    R, C = np.zeros((nv, count)), np.zeros((m, count))
+    r = 0
+    for b in range(int(w.counts[0])):
+        block = w.blocks[b]
+        first = block.start
+        if not pushes(block):
+            if parameter == _FRICTIONLOSS and block.kind == DRY and block.mode == SLIDING:
+                owner = specs[-1 - block.source].owner
+                if owner >= 0:
+                    for i in range(nv):
+                        R[i, owner] += h * math.copysign(1.0, w.impulse[first]) * w.J[first, i]
+            continue
+        if block.kind == CONTACT:
+            contact = w.contacts[block.source]
+            if parameter == _FRICTION and block.mode == SLIDING:
+                speed = math.sqrt(w.sigma[first + 1] ** 2 + w.sigma[first + 2] ** 2)
+                for side in range(2):
+                    share = _share(friction, contact.geom, side, contact.friction)
+                    for i in range(1, 3):
+                        C[r + i, contact.geom[side]] += share * w.impulse[first] * w.sigma[first + i] / speed
+            elif parameter == _RESTITUTION and contact.gap <= 0.0:
+                approach = min(approach_of(v, w.J[first]), 0.0)
+                largest = restitution_of(geoms, contact.geom)
+                for side in range(2):
+                    own, other = geoms[contact.geom[side]].restitution, geoms[contact.geom[1 - side]].restitution
+                    share = 0.0 if own < largest else (0.5 if own == other else 1.0)
+                    C[r, contact.geom[side]] += share * approach
+            elif parameter == _SIZE:
+                _add_size(
+                    fixed, live, table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first], w.v_next,
+                    v, w.J, frozen, R, C[r : r + 3],
+                )  # fmt: skip
+        r += block.width
+    if parameter == _SIZE:
+        _apply_B(slide, C)
+    return R, C
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _share(values: Array, geom: IntArray, side: int, used: float) -> float:
+    """How much of a pair's value is one geom's: none if the pair has a value of its own."""
+    own, other = values[geom[side]] == used, values[geom[1 - side]] == used
+    return 0.0 if not own else (0.5 if other else 1.0)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _apply_B(slide: Array, C: Array) -> None:  # noqa: N802
+    """C ← B·C."""
+    for r in range(slide.shape[0]):
+        xx, xy, yy, slides = slide[r]
+        if slides != 0.0:
+            for k in range(C.shape[1]):
+                x, y = C[r, k], C[r + 1, k]
+                C[r, k], C[r + 1, k] = xx * x + xy * y, xy * x + yy * y
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _add_size(
+    fixed: Array, live: Array, table: IntArray, dofs: Records, bodies: Records, geoms: Records, options: Array,
+    contact: Any, block: Any, impulse: Array, rate: float, v_next: Array, v: Array, J: Array, frozen: Array, R: Array,
+    C: Array,
+) -> None:  # fmt: skip
+    """A larger geom moves the contact as a translation of its shape would, its body held."""
+    hulls = Hulls(
+        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+        take_rows(fixed, table, CORNERS, 3),
+    )  # fmt: skip
+    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
+    cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    nv, first, p, frame = v.shape[0], block.start, contact.position, contact.frame
+    D, moved, f = np.zeros((7, 6)), np.zeros((3, 3)), np.empty(6)
+    if frozen.shape[0]:
+        D[:] = frozen[block.source]
+    elif not contact_response(geoms, hulls, contact.geom, gxpos, gxmat, p, frame, contact.gap, D):
+        return
+    world_force(frame, impulse[first : first + 3], f)
+    one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
+    spin, point_velocity = np.zeros((2, 3)), np.zeros((2, 3))  # relative, after and before the step
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(dofs, cdof, v_next, before, after)
+    _relative_velocity(bodies, one, two, com, p, after, spin[0], point_velocity[0])
+    spread(dofs, cdof, v, before, after)
+    _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
+    gain = feedback_gain(geoms, options, v, contact, J[first])
+    witness, outward = np.empty(3), np.empty(3)
+    for side in range(2):
+        sign = 2.0 * side - 1.0
+        for i in range(3):
+            witness[i] = p[i] + 0.5 * sign * contact.gap * frame[i]
+            outward[i] = -sign * frame[i]
+        shape_motion(geoms, contact.geom[side], gxpos, gxmat, witness, outward, moved)
+        for k in range(3):
+            s = moved[:, k].copy()
+            change = sign * (D[:, :3] @ s)
+            dp, turn = change[:3], change[3:6]
+            if side == 0:
+                dp += s
+            at = 3 * contact.geom[side] + k
+            moment, force = np.cross(dp, f[:3]), np.cross(turn, f[:3])
+            _add_force(dofs, bodies, one, two, com, p, cdof, force, moment, R[:, at])
+            now = np.cross(spin[0], dp) - np.cross(turn, point_velocity[0])
+            for i in range(3):
+                C[i, at] += frame[3 * i] * now[0] + frame[3 * i + 1] * now[1] + frame[3 * i + 2] * now[2]
+            C[0, at] += rate * change[6]
+            if gain != 0.0:
+                past = np.cross(spin[1], dp) - np.cross(turn, point_velocity[1])
+                C[0, at] += gain * (frame[0] * past[0] + frame[1] * past[1] + frame[2] * past[2])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _relative_velocity(
+    bodies: Records, one: int, two: int, com: Array, p: Array, after: Array, spin: Array, velocity: Array
+) -> None:  # fmt: skip
+    """Of body `two` against body `one`, at p."""
+    for side in range(2):
+        body = bodies[two if side else one]
+        k, sign = body.last_dof, 2.0 * side - 1.0
+        if k >= 0:
+            spin += sign * after[k, :3]
+            velocity += sign * (after[k, 3:] + np.cross(after[k, :3], p - com[body.root]))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _add_force(
+    dofs: Records, bodies: Records, one: int, two: int, com: Array, p: Array, cdof: Array, force: Array, moment: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Add the generalised force of a wrench on body `two` at p and its reaction on `one`."""
+    for side in range(2):
+        body = bodies[two if side else one]
+        k, sign = body.last_dof, 2.0 * side - 1.0
+        arm = p - com[body.root]
+        while k >= 0:
+            w = cdof[k, :3]
+            velocity = cdof[k, 3:] + np.cross(w, arm)
+            out[k] += sign * (np.dot(velocity, force) + np.dot(w, moment))
+            k = dofs[k].parent
