@@ -6,12 +6,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tangens.cli import bench, check, demo, gradient, simulate
+from tangens.cli import bench, check, demo, gradient, reproduce, simulate
 from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED, console, errors
 from tangens.errors import Error
 from tangens.report import write_json
 
-_COMMANDS = {"demo": demo, "simulate": simulate, "gradient": gradient, "check": check, "bench": bench}
+_COMMANDS = {
+    "demo": demo,
+    "simulate": simulate,
+    "gradient": gradient,
+    "check": check,
+    "bench": bench,
+    "reproduce": reproduce,
+}
 
 _EPILOG = """\
 first steps:

@@ -33,14 +33,14 @@ def gauss_newton(
     max_iterations: int = 50,
     tolerance: float = 1e-10,
     gradient_tolerance: float = 1e-14,
-    damping: float = 1e-6,
+    damping: float = 1e-4,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Result:
     """Gauss-Newton with Levenberg-Marquardt damping and a backtracking line search.
 
-    The step solves (JᵀJ + λD) d = −Jᵀr, with D the diagonal of JᵀJ. The damping λ falls while steps succeed at full
-    length and rises where no step along d lowers the cost. x is of any scale: rescaling an unknown changes nothing.
+    The step solves (JᵀJ + λD) d = −Jᵀr, with D the diagonal of JᵀJ, so that unknowns may differ in scale. The damping λ
+    falls while steps succeed at full length and rises where no step along d lowers the cost.
 
     Args:
         problem: what to minimise.
@@ -111,7 +111,8 @@ class _LevenbergMarquardt:
 
     def direction(self, r: Array, J: Array) -> Array:
         scale = np.linalg.norm(J, axis=0)
-        scale[scale <= 1e-12 * scale.max(initial=0.0)] = 1.0  # an unknown without effect stays where it is
+        # An unknown with hardly any effect must not be taken for one of small scale: what it has may be noise.
+        scale = np.maximum(scale, max(1e-3 * scale.max(), np.finfo(float).tiny))
         A, b = J / scale, -r
         if self._damping > 0:
             A = np.concatenate([A, np.sqrt(self._damping) * np.eye(len(scale))])
