@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tangens.errors import Error, OptionError, SolverError, StateError
+from tangens.errors import Error, OptionError, SolverError
 from tangens.optimize.problems import LeastSquares
 from tangens.optimize.result import Iteration, Result
 from tangens.state import as_vector

@@ -214,7 +214,7 @@ def _chosen(scene: Scene, actuated: Sequence[str | int]) -> NDArray[np.int64]:
 
 
 def _configuration(simulator: Simulator, q: ArrayLike) -> Array:
-    """q as an array of this scene, its quaternions of unit length."""
+    """The target as an array of this scene, its quaternions of unit length."""
     vector = as_vector("target_q", q, simulator.scene.nq)
     simulator.rollout(State(vector, np.zeros(simulator.scene.nv)), 0)
     return vector

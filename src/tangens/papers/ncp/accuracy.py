@@ -1,7 +1,7 @@
 """The implicit derivative against central differences, at random states of robots in contact.
 
-Where a state misses, the differences may have reached across a kink of the step: then its two sides disagree about the
-slope, or the contacts have other modes there.
+Differences that reach across a switch of modes say nothing. So a state that misses is looked at again: does a contact,
+a joint limit or a joint's dry friction have another mode at one of the points that the differences used?
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tangens import robots
 from tangens.contact import Ncp
-from tangens.errors import NotDifferentiable
+from tangens.errors import NotDifferentiable, SolverError
+from tangens.papers.ncp.poses import floating, start
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
 from tangens.scene import Scene
 from tangens.simulate import Simulator
+from tangens.state import State
 from tangens.verify import Sample, gradient_errors
 
-ROBOTS = ("half_cheetah", "ant", "humanoid", "dm_humanoid", "walker2d", "go1", "g1")
+Array = NDArray[np.float64]
+
+ROBOTS = ("half_cheetah", "ant", "humanoid", "walker2d", "hopper", "go1", "g1")
 STATES = {"quick": 20, "normal": 60, "full": 200}
 TOLERANCE, STEP = 1e-5, 1e-6
-_WRT = ("q", "v", "tau")
 # Differences see the solver's own error divided by their step.
 _TIGHT = Ncp(tolerance=1e-13)
 
@@ -38,6 +42,8 @@ class Verdict(NamedTuple):
     """Misses at which the differences reach across a switch of modes."""
     refused: int
     """States whose contacts `ncp` does not differentiate yet."""
+    lost: int
+    """Motions that could not go on."""
 
 
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
@@ -53,6 +59,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
             at_least(f"gradient, {name}: states within {TOLERANCE:g}", 100 * good / max(states, 1), 95, unit="%"),
             at_most(f"gradient, {name}: misses away from mode switches", unexplained, 0),
             info(f"gradient, {name}: states refused as not differentiable", verdict.refused),
+            at_most(f"gradient, {name}: motions that diverged while states were looked for", verdict.lost, 0),
         ]
     return rows, [_plot(found, out / "gradient_accuracy.png")]
 
@@ -67,36 +74,53 @@ def robot(name: str) -> Scene:
 def judge(scene: Scene, states: int, seed: int = 0) -> Verdict:
     """Relative errors of ∂v⁺ by state and force at random states in contact."""
     simulator = Simulator(scene, contact=_TIGHT)
-    errors, on_switch, refused = list[float](), 0, 0
-    for sample in in_contact(simulator, states, np.random.default_rng(seed)):
+    errors, lost, on_switch, refused = list[float](), list[str](), 0, 0
+    for sample in in_contact(simulator, states, np.random.default_rng(seed), lost):
         try:
-            blocks = gradient_errors(simulator, sample, _WRT, step=STEP)
+            blocks = dict[str, float]()
+            for name, step in steps(scene).items():
+                blocks |= gradient_errors(simulator, sample, (name,), step=step)
         except NotDifferentiable:
             refused += 1
             continue
         # ∂q⁺ is h·∂v⁺, too small next to the rounding of q to be judged by such small differences.
-        error = max(blocks[f"v/{name}"] for name in _WRT)
+        error = max(error for name, error in blocks.items() if name.startswith("v/"))
         errors.append(error)
         if not error <= TOLERANCE:
             on_switch += _switches(simulator, sample)
-    return Verdict(errors, on_switch, refused)
+    return Verdict(errors, on_switch, refused, len(lost))
 
 
-def in_contact(simulator: Simulator, states: int, rng: np.random.Generator) -> Iterator[Sample]:
-    """States in contact along motions under random controls, each motion from a new start above the floor."""
+def steps(scene: Scene) -> dict[str, float]:
+    """The step of the differences by q, v and τ; a force gets one that changes velocities as much as the others do."""
+    lightest = float(scene.shared_model.dof_M0.min())
+    return {"q": STEP, "v": STEP, "tau": STEP * lightest / scene.timestep}
+
+
+def in_contact(
+    simulator: Simulator, states: int, rng: np.random.Generator, lost: list[str] | None = None, touching: bool = True
+) -> Iterator[Sample]:
+    """States along motions under random controls, each from a new start above the floor; only those in contact.
+
+    A motion that cannot go on is given up; `lost` hears why. Without `touching`, states out of contact count as well.
+    """
     scene, found = simulator.scene, 0
-    m = scene.shared_model
-    limited = m.actuator_ctrllimited.astype(bool)[:, None]
-    low, high = 0.3 * np.where(limited, m.actuator_ctrlrange, [-1.0, 1.0]).T
-    lift = _lift(scene)
+    first, controls = start(scene), random_controls(scene, rng)
+    spread = np.full(scene.nv, 0.1)
+    spread[: 6 if floating(scene) else 0] = 0.0
     for _ in range(100 * states):
-        q = scene.integrate(m.qpos0, np.concatenate([lift, rng.normal(scale=0.1, size=scene.nv - len(lift))]))
-        state = scene.initial_state().replace(q=q, v=rng.normal(scale=0.1, size=scene.nv))
+        state = State(scene.integrate(first.q, spread * rng.normal(size=scene.nv)), 0.1 * rng.normal(size=scene.nv))
         pause = int(rng.integers(60, 200))
         for t in range(pause + 100):
-            u = rng.uniform(low, high)
-            out = simulator.step(state, u)
-            if t >= pause and t % 25 == 0 and any(mode != "breaking" for mode in out.contacts.mode):
+            u = next(controls)
+            try:
+                out = simulator.step(state, u)
+            except SolverError as error:
+                if lost is not None:
+                    lost.append(str(error))
+                break
+            in_touch = any(mode != "breaking" for mode in out.contacts.mode)
+            if t >= pause and t % 25 == 0 and (in_touch or not touching):
                 yield Sample(state, u, np.zeros(scene.nv))
                 found += 1
                 if found == states:
@@ -104,38 +128,42 @@ def in_contact(simulator: Simulator, states: int, rng: np.random.Generator) -> I
             state = out.state
 
 
-def _lift(scene: Scene) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A shift of a floating base that puts the robot's lowest point just above the floor."""
-    from tangens.papers.ncp.poses import lowest_point
-
+def random_controls(scene: Scene, rng: np.random.Generator, hold: int = 1) -> Iterator[Array]:
+    """Controls within 30 % of their ranges, drawn anew after every `hold` steps, for ever."""
     m = scene.shared_model
-    if not m.njnt or m.jnt_type[0] != 0:
-        return np.zeros(0)
-    return np.array([0, 0, 0.01 - lowest_point(scene, scene.initial_state().q), 0, 0, 0])
+    limited = m.actuator_ctrllimited.astype(bool)[:, None]
+    low, high = 0.3 * np.where(limited, m.actuator_ctrlrange, [-1.0, 1.0]).T
+    while True:
+        u = rng.uniform(low, high)
+        yield from [u] * hold
 
 
 def _switches(simulator: Simulator, sample: Sample) -> bool:
-    """Whether the step has a kink within the reach of the differences."""
+    """Whether modes differ from one point of the differences to another."""
     scene, (state, u, tau) = simulator.scene, sample
-    here = simulator.step(*sample)
-    scale = max(float(np.abs(simulator.jacobian(*sample, wrt=(name,))["v", name]).max()) for name in _WRT)
-    for delta in 2 * STEP * np.eye(scene.nv):
-        for moved in (
-            lambda d: (state.replace(q=scene.integrate(state.q, d)), u, tau),
-            lambda d: (state.replace(v=state.v + d), u, tau),
-            lambda d: (state, u, tau + d),
-        ):
-            sides = [simulator.step(*moved(sign * delta)) for sign in (1.0, -1.0)]
-            if any(
-                side.contacts.mode != here.contacts.mode
-                or not np.array_equal(side.contacts.geom, here.contacts.geom)
-                for side in sides
-            ):
-                return True
-            ahead, behind = (np.abs(side.state.v - here.state.v) for side in sides)
-            if np.abs(ahead - behind).max() > 2 * STEP * TOLERANCE * scale:
-                return True
+    here = _modes(simulator, sample)
+    for name, step in steps(scene).items():
+        for delta in step * np.eye(scene.nv):
+            for moved in (delta, -delta, 2 * delta, -2 * delta):
+                if name == "q":
+                    near = Sample(state.replace(q=scene.integrate(state.q, moved)), u, tau)
+                elif name == "v":
+                    near = Sample(state.replace(v=state.v + moved), u, tau)
+                else:
+                    near = Sample(state, u, tau + moved)
+                if _modes(simulator, near) != here:
+                    return True
     return False
+
+
+def _modes(simulator: Simulator, sample: Sample) -> tuple[Any, ...]:
+    """Modes of all contacts, of joints at their limits, and of joints that dry friction holds or brakes."""
+    out, m = simulator.step(*sample), simulator.scene.shared_model
+    limited = m.jnt_limited.astype(bool)
+    q, v = out.state.q[m.jnt_qposadr[limited]], out.state.v[m.dof_frictionloss > 0]
+    at_limit = np.abs(q[:, None] - m.jnt_range[limited]) < 1e-10
+    direction = np.where(np.abs(v) < 1e-10, 0.0, np.sign(v))
+    return out.contacts.mode, out.contacts.geom.tobytes(), at_limit.tobytes(), direction.tobytes()
 
 
 def _plot(found: dict[str, Verdict], file: Path) -> Path:

@@ -20,13 +20,14 @@ from tangens.state import State
 
 Array = NDArray[np.float64]
 GO1_LEGS = ("FR", "FL", "RR", "RL")
+LOAD_HEIGHT = 0.107  # of a load on Go1's back, above the middle of its trunk [m]
 
 
 def go1_standing(load_mass: float = 0.0) -> tuple[Scene, State]:
     """Go1 on its four feet, with a mass on its back [kg] if asked for."""
     scene = robots.get("go1", ground=True)
     if load_mass:
-        scene = with_load(scene, "base", load_mass, position=(0.0, 0.0, 0.107))
+        scene = with_load(scene, "base", load_mass, position=(0.0, 0.0, LOAD_HEIGHT))
     q = posed(scene, {f"{leg}_{part}_joint": a for leg in GO1_LEGS for part, a in (("thigh", 0.8), ("calf", -1.6))})
     feet = [_geom_of(scene, f"{leg}_foot") for leg in GO1_LEGS]
 
@@ -40,9 +41,7 @@ def go1_hand_stand() -> tuple[Scene, State]:
     """Go1 upside down on its front feet, the centre of mass above the line between them."""
     scene = robots.get("go1", ground=True)
     angles = {"F": {"thigh": -0.35, "calf": -1.6}, "R": {"thigh": 2.4, "calf": -1.6}}
-    q = posed(
-        scene, {f"{leg}_{part}_joint": a for leg in GO1_LEGS for part, a in angles[leg[0]].items()}, pitch=1.25
-    )
+    q = posed(scene, {f"{leg}_{part}_joint": a for leg in GO1_LEGS for part, a in angles[leg[0]].items()}, pitch=1.25)
     feet = [_geom_of(scene, f"{leg}_foot") for leg in ("FR", "FL")]
     masses, thighs = scene.parameters["mass"], [_dof(scene, f"{leg}_thigh_joint") for leg in ("RR", "RL")]
 
@@ -155,7 +154,26 @@ def _dof(scene: Scene, joint: str) -> int:
     return int(scene.shared_model.jnt_dofadr[scene.joint_names.index(joint)])
 
 
-def lowest_point(scene: Scene, q: Array) -> float:
+def start(scene: Scene, gap: float = 0.01) -> State:
+    """The reference pose at rest, with joints inside their limits and, if the base floats, just above the floor."""
+    m, q = scene.shared_model, scene.initial_state().q.copy()
+    for j in np.flatnonzero(m.jnt_limited):
+        low, high = m.jnt_range[j]
+        if m.jnt_type[j] >= int(mujoco.mjtJoint.mjJNT_SLIDE):
+            inside = 0.1 * (high - low)
+            q[m.jnt_qposadr[j]] = np.clip(q[m.jnt_qposadr[j]], low + inside, high - inside)
+    if floating(scene):
+        q[2] += gap - _lowest_point(scene, q)
+    return State(q, np.zeros(scene.nv))
+
+
+def floating(scene: Scene) -> bool:
+    """Whether the first joint is a free one."""
+    m = scene.shared_model
+    return bool(m.njnt) and int(m.jnt_type[0]) == int(mujoco.mjtJoint.mjJNT_FREE)
+
+
+def _lowest_point(scene: Scene, q: Array) -> float:
     """Height of the lowest corner of the bounding boxes of all moving shapes."""
     m, d = scene.shared_model, placed(scene, q)
     low = np.inf
@@ -165,3 +183,30 @@ def lowest_point(scene: Scene, q: Array) -> float:
             centre, half = m.geom_aabb[g, :3], m.geom_aabb[g, 3:]
             low = min(low, float(d.geom_xpos[g, 2] + up @ centre - np.abs(up) @ half))
     return low
+
+
+def outlines(scene: Scene, q: Array) -> list[tuple[Array, Array]]:
+    """Convex outlines (x, z) of all moving shapes, from the side; boxes stand in for all but spheres and meshes."""
+    from scipy.spatial import ConvexHull
+
+    m, d = scene.shared_model, placed(scene, q)
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    circle = np.linspace(0, 2 * np.pi, 40)
+    out = []
+    for g in range(m.ngeom):
+        if not m.geom_bodyid[g] or not (m.geom_contype[g] or m.geom_conaffinity[g]):
+            continue
+        where, R = d.geom_xpos[g], d.geom_xmat[g].reshape(3, 3)
+        if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_SPHERE:
+            r = m.geom_size[g, 0]
+            out.append((where[0] + r * np.cos(circle), where[2] + r * np.sin(circle)))
+            continue
+        if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH:
+            first, count = m.mesh_vertadr[m.geom_dataid[g]], m.mesh_vertnum[m.geom_dataid[g]]
+            local = m.mesh_vert[first : first + count]
+        else:
+            local = m.geom_aabb[g, :3] + signs * m.geom_aabb[g, 3:]
+        points = (where + local @ R.T)[:, [0, 2]]
+        hull = points[ConvexHull(points).vertices]
+        out.append((hull[:, 0], hull[:, 1]))
+    return out

@@ -16,9 +16,9 @@ from tangens.papers.rows import Row, at_least, info
 from tangens.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
-from tangens.verify import Sample, random_sample
+from tangens.verify import Sample
 
-# name: (degrees of freedom, geometries, collision pairs, simulation [µs], gradients [µs], differences [µs]) of the paper
+# The paper's: degrees of freedom, geometries, collision pairs; simulation, gradients and finite differences [µs].
 PAPER: dict[str, tuple[int, int, int, float, float, float]] = {
     "half_cheetah": (12, 9, 27, 15.8, 14.7, 1.1e3),
     "humanoid": (27, 20, 161, 42.6, 47.9, 5.5e3),
@@ -103,15 +103,10 @@ def timings(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
 
 
 def measure(scene: Scene, states: int, trials: int) -> Timings:
-    """Times along a motion, going round its states in contact; without a floating base, at random states."""
+    """Times along motions under random controls, going round their states; those without a derivative are left out."""
     simulator = Simulator(scene, contact="ncp")
-    rng = np.random.default_rng(0)
-    if scene.shared_model.jnt_type[0] == 0 or scene.source.endswith("half_cheetah.xml"):
-        samples = list(in_contact(simulator, states, rng))
-    else:
-        samples = [random_sample(scene, rng) for _ in range(states)]
+    samples = list(in_contact(simulator, states, np.random.default_rng(0), touching=False))
     samples = [sample for sample in samples if _differentiable(simulator, sample)] or samples
-    # A multiple of the states, so that each call of a function sees them in turn.
     steps, gradients, differences = (cycle(samples) for _ in range(3))
     return interleaved(
         {
