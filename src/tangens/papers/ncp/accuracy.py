@@ -115,7 +115,7 @@ def in_contact(
             u = next(controls)
             try:
                 out = simulator.step(state, u)
-            except SolverError as error:
+            except (SolverError, ArithmeticError) as error:
                 if lost is not None:
                     lost.append(str(error))
                 break

@@ -88,7 +88,7 @@ def timings(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         label = "Table 3, g1 (for H1)" if name == "g1" else f"Table 3, {name}"
         try:
             times = measure(scene, STATES[effort], TRIALS[effort])
-        except Error:
+        except (Error, ArithmeticError):
             rows.append(at_least(f"{label}: differences over implicit gradients", np.nan, 10))
             continue
         kinds = ("simulation", "implicit gradients", "finite differences")
