@@ -62,7 +62,8 @@ class TestInitialCondition:
             ({"target_q": np.zeros(7)}, tg.StateError, "length 1"),
             ({"target_q": [1.0]}, tg.StateError, "target_q must have 7 entries"),
             ({"start": tg.State([1.0], [1.0])}, tg.StateError, "nq=7"),
-            ({"controls": np.zeros((3, 0))}, tg.OptionError, "controls are for 3 steps"),
+            ({"controls": np.zeros((3, 0))}, tg.StateError, "one row for each step"),
+            ({"controls": "fast"}, tg.StateError, "not an array of numbers"),
         ],
     )
     def test_bad_arguments_are_named(self, arguments: dict, error: type[Exception], complaint: str) -> None:  # type: ignore[type-arg]

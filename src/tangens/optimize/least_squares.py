@@ -22,6 +22,8 @@ from tangens.state import as_vector
 Array = NDArray[np.float64]
 Callback = Callable[[Iteration, Array], object]
 
+# What a simulation may raise at a point that it cannot handle.
+_FAILURES = (Error, ArithmeticError)
 # A step counts when it brings at least this share of the decrease that the slope promises (Armijo's rule).
 _SUFFICIENT = 1e-4
 
@@ -153,7 +155,7 @@ class _Search:
     def __init__(self, problem: LeastSquares) -> None:
         self._problem = problem
         self.evaluations = 0
-        self.trouble: Error | None = None
+        self.trouble: Exception | None = None
 
     def residual(self, x: Array) -> Array:
         """r(x); raises where it is not finite."""
@@ -169,7 +171,7 @@ class _Search:
         """r(x), or None where x is out of bounds."""
         try:
             return self.residual(x)
-        except Error as error:
+        except _FAILURES as error:
             self.trouble = error
             return None
 
@@ -197,13 +199,13 @@ def _descend(
     message, converged = "", False
     with _bar(progress, max_iterations) as show:
         for iteration in range(max_iterations + 1):
-            gradient, failure = np.full(len(x), np.inf), None
+            gradient, failure = np.full(len(x), np.inf), None  # until there is a derivative
             try:
                 J = search.jacobian(x, r)
                 gradient = J.T @ r
             except OptionError:
                 raise
-            except Error as error:
+            except _FAILURES as error:
                 failure = error
             slope = float(np.linalg.norm(gradient))
             now = time.perf_counter()

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tangens.errors import OptionError
+from tangens.errors import OptionError, StateError
 from tangens.results import Trajectory
 from tangens.scene import Scene
 from tangens.simulate import Simulator
@@ -94,9 +94,7 @@ def initial_condition(
         raise OptionError(f"steps={steps!r} must be a whole number of at least 1")
     target = _configuration(simulator, target_q)
     simulator.rollout(start, 0)  # complains of a start that is not of this scene
-    u = np.zeros((int(steps), scene.nu)) if controls is None else np.array(controls, dtype=np.float64)
-    if len(u) != steps:
-        raise OptionError(f"controls are for {len(u)} steps, but steps={steps}")
+    u = np.zeros((int(steps), scene.nu)) if controls is None else _controls(controls, int(steps), scene.nu)
     latest: list[tuple[Array, Trajectory]] = []
 
     def trajectory(x: Array) -> Trajectory:
@@ -123,6 +121,18 @@ def initial_condition(
         return scene.difference_jacobians(target, motion.q[-1])[1] @ dq
 
     return LeastSquares(residual, jacobian, nv)
+
+
+def _controls(controls: ArrayLike, steps: int, nu: int) -> Array:
+    try:
+        u = np.array(controls, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"controls is not an array of numbers ({error})") from None
+    if u.shape != (steps, nu):
+        raise StateError(f"controls must have shape ({steps}, {nu}), one row for each step; got {u.shape}")
+    if not np.isfinite(u).all():
+        raise StateError("controls has entries that are not finite")
+    return u
 
 
 _WRT, _WRT_FIRST = ("q", "v"), ("q", "v", "tau")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tangens import robots
-from tangens.bench.timing import Timings, interleaved
+from tangens.bench.timing import Timings, interleaved, one_core
 from tangens.errors import Error
 from tangens.papers.ncp.accuracy import in_contact, robot
 from tangens.papers.rows import Row, at_least, info
@@ -87,7 +87,8 @@ def timings(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
             continue
         label = "Table 3, g1 (for H1)" if name == "g1" else f"Table 3, {name}"
         try:
-            times = measure(scene, STATES[effort], TRIALS[effort])
+            with one_core():
+                times = measure(scene, STATES[effort], TRIALS[effort])
         except (Error, ArithmeticError):
             rows.append(at_least(f"{label}: differences over implicit gradients", np.nan, 10))
             continue
