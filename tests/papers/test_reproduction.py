@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,19 +70,28 @@ class TestAccuracy:
         for sample in accuracy.in_contact(simulator, 3, np.random.default_rng(1)):
             assert set(simulator.step(*sample).contacts.mode) - {"breaking"}
 
-    def test_a_switch_of_modes_is_seen(self) -> None:
-        """A cube that just touches: lower it sticks, higher it is in free fall for the rest of the step."""
-        simulator = tg.Simulator(tg.scenes.cube(), contact="ncp")
-        scene, h = simulator.scene, tg.scenes.cube().timestep
-        resting = simulator.initial_state("resting")
-        none = np.zeros(scene.nu), np.zeros(scene.nv)
-        fall = 9.81 * h * h  # how far a step of free fall leads
-        assert accuracy._switches(simulator, Sample(resting.replace(q=_raised(resting.q, fall)), *none))
-        assert not accuracy._switches(simulator, Sample(resting.replace(q=_raised(resting.q, 0.1)), *none))
+    def test_a_wrong_derivative_is_not_excused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A ball that just reaches the floor within the step sits on a kink; one in flight does not."""
+        simulator = tg.Simulator(tg.scenes.ball(), contact="ncp")
+        scene = simulator.scene
+        fall = 9.81 * scene.timestep**2  # how far a step of free fall leads
+        touching, flying = (
+            Sample(_raised(scene, height), np.zeros(scene.nu), np.zeros(scene.nv)) for height in (fall, 0.1)
+        )
+        assert accuracy.on_switch(simulator, touching)
+        right = simulator.jacobian
+
+        def wrong(*args: Any, **kwargs: Any) -> dict[tuple[str, str], np.ndarray]:
+            return {key: 1.01 * block for key, block in right(*args, **kwargs).items()}
+
+        assert accuracy.on_switch(simulator, flying)  # nothing misses
+        monkeypatch.setattr(simulator, "jacobian", wrong)
+        assert not accuracy.on_switch(simulator, flying)
 
 
-def _raised(q: np.ndarray, by: float) -> np.ndarray:
-    return q + by * np.eye(7)[2]
+def _raised(scene: tg.Scene, height: float) -> tg.State:
+    state = scene.initial_state("resting")
+    return state.replace(q=scene.integrate(state.q, height * np.eye(scene.nv)[2]))
 
 
 class TestPhysics:
