@@ -27,6 +27,7 @@ PAPER: dict[str, tuple[int, int, int, float, float, float]] = {
     "g1": (25, 25, 255, 139.3, 54.3, 17.6e3),  # the paper's H1
     "atlas": (36, 89, 3399, 127.3, 95.2, 26.7e3),
 }
+# With boxes as feet and no other colliders, so its collision detection has far less to do than the paper's.
 ATLAS = Path("../shared/robots/atlas/atlas_v3_box_colliders.urdf")
 TRIALS = {"quick": 3, "normal": 15, "full": 51}
 STATES = {"quick": 4, "normal": 10, "full": 20}
