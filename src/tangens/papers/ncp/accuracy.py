@@ -28,7 +28,7 @@ from tangens.verify import Sample, gradient_errors
 
 Array = NDArray[np.float64]
 
-ROBOTS = ("half_cheetah", "ant", "humanoid", "walker2d", "hopper", "go1", "g1")
+ROBOTS = ("half_cheetah", "ant", "humanoid", "dm_humanoid", "walker2d", "hopper", "go1", "g1")
 STATES = {"quick": 20, "normal": 60, "full": 200}
 TOLERANCE, STEP = 1e-5, 1e-6
 # Differences see the solver's own error divided by their step.
