@@ -9,7 +9,7 @@
 (6, 6)
 """
 
-from tangens import scenes
+from tangens import optimize, scenes
 from tangens.contact import CONTACT_MODELS, ContactModel, Ncp
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
@@ -39,5 +39,6 @@ __all__ = [
     "Step",
     "Trajectory",
     "load",
+    "optimize",
     "scenes",
 ]

@@ -6,12 +6,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tangens.cli import bench, check, demo, gradient, simulate
+from tangens.cli import bench, check, demo, gradient, reproduce, simulate
 from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED, console, errors
 from tangens.errors import Error
 from tangens.report import write_json
 
-_COMMANDS = {"demo": demo, "simulate": simulate, "gradient": gradient, "check": check, "bench": bench}
+_COMMANDS = {
+    "demo": demo,
+    "simulate": simulate,
+    "gradient": gradient,
+    "check": check,
+    "bench": bench,
+    "reproduce": reproduce,
+}
 
 _EPILOG = """\
 first steps:
@@ -19,6 +26,7 @@ first steps:
   tangens simulate arm --duration 2     step a bundled scene; a path to MJCF or URDF works as well
   tangens gradient quadruped --check    derivatives of one step, judged by central differences
   tangens check go1                     compare a robot with MuJoCo and with central differences
+  tangens reproduce ncp --quick         a paper's experiments, our numbers beside its own
 
 exit codes: 0 done; 1 tangens could not do it (the message says why); 2 wrong usage; 3 done, but a check or
 target was missed; 130 interrupted

@@ -1,0 +1,57 @@
+"""Run a paper's experiments again and put our numbers beside its own."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
+from tangens.errors import OptionError
+
+NAMES = ("ncp",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `tangens reproduce`."""
+    parser.add_argument("name", choices=NAMES, metavar="NAME", help=f"whose paper; one of: {', '.join(NAMES)}")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="small sizes (about a minute)")
+    size.add_argument("--full", action="store_true", help="the papers' sizes (long)")
+    parser.add_argument("--out", default="out/reproduce", metavar="DIR", help="where the figures go")
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Run the experiments and print their rows."""
+    from tangens.papers import PAPERS
+
+    effort = "quick" if args.quick else "full" if args.full else "normal"
+    out = Path(args.out) / args.name
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"cannot make the folder {out}: {error.strerror}") from None
+    with progress() as bar:
+        task = bar.add_task(args.name, total=None)
+
+        def advance(part: str, done: int, total: int) -> None:
+            bar.update(task, description=part, completed=done, total=total, refresh=True)
+
+        result = PAPERS[args.name](effort, out, advance)
+    rows = [[r["name"], _number(r["paper"]), _number(r["ours"]), r["unit"], r["target"] or "", _verdict(r["ok"])]
+            for r in result["results"]]  # fmt: skip
+    table(f"Reproduction of the paper behind {args.name} ({effort})", ("", "paper", "ours", "", "target", ""), rows)
+    for figure in result["figures"]:
+        console.print(f"wrote {figure}", soft_wrap=True)
+    judged = [r for r in result["results"] if r["ok"] is not None]
+    missed = [r for r in judged if not r["ok"]]
+    console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met")
+    return EXIT_MISSED if missed else EXIT_OK, result
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.4g}"
+
+
+def _verdict(ok: bool | None) -> str:
+    return "" if ok is None else "[green]ok[/]" if ok else "[red]missed[/]"

@@ -1,0 +1,37 @@
+"""Experiments of *End-to-End and Highly-Efficient Differentiable Simulation for Robotics*, on contact model `ncp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tangens.papers.ncp import accuracy, inverse, physics, tables
+from tangens.papers.rows import Row
+from tangens.report import environment
+
+Part = Callable[[str, Path], tuple[list[Row], list[Path]]]
+
+PARTS: dict[str, Part] = {
+    "Fig. 3: initial conditions": inverse.initial_conditions,
+    "Fig. 4, App. E: inverse dynamics": inverse.torques,
+    "gradient accuracy": accuracy.run,
+    "physics": physics.laws,
+    "solver": physics.solver,
+    "soak": physics.soak,
+    "Table 2: systems": tables.systems,
+    "Table 3: timings": tables.timings,
+}
+
+
+def run(effort: str, out: Path, advance: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """Run all parts; figures go to `out`."""
+    results: list[Row] = []
+    figures: list[Path] = []
+    for done, (name, part) in enumerate(PARTS.items()):
+        advance(name, done, len(PARTS))
+        rows, drawn = part(effort, out)
+        results += rows
+        figures += drawn
+    advance("done", len(PARTS), len(PARTS))
+    return {"results": results, "figures": [str(figure) for figure in figures], "environment": environment()}
