@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangens as tg
-from tangens.dynamics.exact import PARAMETERS, contact_free
+from tangens.dynamics.exact import contact_free
+from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.verify import random_sample
 
 

@@ -10,7 +10,7 @@
 """
 
 from tangens import optimize, scenes
-from tangens.contact import CONTACT_MODELS, ContactModel, Ncp
+from tangens.contact import CONTACT_MODELS, ContactModel, Ncp, Smoothed
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
@@ -27,6 +27,7 @@ __all__ = [
     "Gradients",
     "Jacobian",
     "Ncp",
+    "Smoothed",
     "NotDifferentiable",
     "OptionError",
     "Scene",

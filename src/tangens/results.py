@@ -91,33 +91,44 @@ class Jacobian(Mapping[tuple[str, str], Array]):
     """Derivatives of one step's outputs by its inputs: `J["v", "q"]` is ∂v⁺/∂q.
 
     Configurations count in the tangent space, so the q-blocks are nv wide and nv tall. A block by a parameter
-    has the parameter's shape behind the nv rows: `J["v", "com"]` is (nv, nbody, 3).
+    has the parameter's shape behind the nv rows: `J["v", "com"]` is (nv, nbody, 3). Contact forces, where they were
+    asked for, are in the order of `Step.contacts`: `J["force", "q"]` is (n, 3, nv).
     """
 
-    __slots__ = ("_inputs",)
-    OUTPUTS = ("q", "v")
+    __slots__ = ("_force", "_inputs", "unique")
 
-    def __init__(self, inputs: dict[str, Array]) -> None:
-        self._inputs = inputs  # per input: its blocks stacked over OUTPUTS, shape (2, nv, ...)
+    def __init__(self, inputs: dict[str, Array], force: dict[str, Array] | None = None, unique: bool = True) -> None:
+        self._inputs = inputs  # per input: its blocks stacked over q and v, shape (2, nv, ...)
+        self._force = force
+        self.unique = unique
+        """False where the contact laws leave v⁺ itself open (a box wedged in, a plate spinning on many points): then
+        these are the derivatives of one answer among many."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What is differentiated."""
+        return ("q", "v") if self._force is None else ("q", "v", "force")
 
     def __getitem__(self, key: tuple[str, str]) -> Array:
         try:
             output, name = key
-            return self._inputs[name][self.OUTPUTS.index(output)]
+            if output == "force" and self._force is not None:
+                return self._force[name]
+            return self._inputs[name][("q", "v").index(output)]
         except (KeyError, ValueError, TypeError):
             raise MissingBlock(
-                f"this Jacobian has no block {key!r}: outputs are {self.OUTPUTS}, "
-                f"inputs {tuple(self._inputs)} (ask for others with wrt=...)"
+                f"this Jacobian has no block {key!r}: outputs are {self.outputs}, inputs {tuple(self._inputs)} "
+                "(ask for others with wrt=..., and for contact forces with outputs=('q', 'v', 'force'))"
             ) from None
 
     def __contains__(self, key: object) -> bool:
         return key in tuple(self)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return ((output, name) for output in self.OUTPUTS for name in self._inputs)
+        return ((output, name) for output in self.outputs for name in self._inputs)
 
     def __len__(self) -> int:
-        return len(self.OUTPUTS) * len(self._inputs)
+        return len(self.outputs) * len(self._inputs)
 
     def __repr__(self) -> str:
         blocks = ", ".join(f"{key}: {block.shape}" for key, block in self.items())

@@ -18,6 +18,7 @@ from tangens.state import State, all_finite, as_vector
 Array = NDArray[np.float64]
 
 _INPUTS = ("q", "v", "u", "tau")
+_OUTPUTS = ("q", "v")
 # A quaternion further from unit length than this is a mistake rather than rounding.
 _UNIT_TOLERANCE = 1e-6
 
@@ -56,12 +57,18 @@ class Simulator:
         u: ArrayLike | None = None,
         tau: ArrayLike | None = None,
         wrt: Sequence[str] = ("q", "v", "u"),
+        outputs: Sequence[str] = _OUTPUTS,
     ) -> Jacobian:
-        """Derivative of the step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q."""
+        """Derivative of the step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q.
+
+        Right after `step` with the same arguments, it builds on that step instead of taking it again. With "force" among
+        the outputs, `J["force", "q"]` is that of the contact forces, in the order of the step's contacts.
+        """
         if wrt.__class__ is not tuple or wrt not in self._known_wrt:
             wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
             self._known_wrt.add(wrt)
-        return self._engine.jacobian(*self._admit(state, u, tau), wrt)
+        with_force = outputs is not _OUTPUTS and self._admit_outputs(outputs)
+        return self._engine.jacobian(*self._admit(state, u, tau), wrt, with_force)
 
     def rollout(
         self,
@@ -111,6 +118,7 @@ class Simulator:
         dq: ArrayLike | None = None,
         dv: ArrayLike | None = None,
         wrt: Sequence[str] | None = None,
+        dforce: Sequence[ArrayLike] | None = None,
     ) -> Gradients:
         """Reverse mode: from ∂L/∂(trajectory) to ∂L/∂(initial state, controls, tau, parameters).
 
@@ -119,6 +127,7 @@ class Simulator:
             dq: ∂L/∂q in the tangent space, shape (T+1, nv) for every time, or (nv,) for the last one.
             dv: ∂L/∂v, likewise.
             wrt: parameters to differentiate by; all that the contact model knows unless given.
+            dforce: ∂L/∂(contact forces) of each step, T arrays of the shape of that step's `contacts.force`.
 
         """
         parameters = self.contact.parameters
@@ -127,18 +136,40 @@ class Simulator:
         if trajectory.q.shape != (T + 1, nq) or trajectory.v.shape != (T + 1, nv):
             raise StateError(f"the trajectory is not of this scene: q {trajectory.q.shape}, v {trajectory.v.shape}")
         by_q, by_v = _cotangent("dq", dq, T, nv), _cotangent("dv", dv, T, nv)
+        by_force = self._admit_force_cotangents(dforce, trajectory)
         controls, forces = np.zeros((T, nu)), np.zeros((T, nv))
         totals = {name: np.zeros_like(self.scene.parameters[name]) for name in wrt}
         at_q, at_v = by_q[T].copy(), by_v[T].copy()
         for t in reversed(range(T)):
             back = self._engine.pullback(
-                trajectory.q[t], trajectory.v[t], trajectory.u[t], trajectory.tau[t], at_q, at_v, wrt
+                trajectory.q[t], trajectory.v[t], trajectory.u[t], trajectory.tau[t], at_q, at_v,
+                by_force[t], wrt,
             )
             controls[t], forces[t] = back["u"], back["tau"]
             for name in wrt:
                 totals[name] += back[name]
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
         return Gradients(StateGradient(at_q, at_v), controls, forces, totals)
+
+    def _admit_force_cotangents(
+        self, dforce: Sequence[ArrayLike] | None, trajectory: Trajectory
+    ) -> Sequence[Array | None]:
+        if dforce is None:
+            return [None] * len(trajectory)
+        if not self.contact.forces:
+            raise NotDifferentiable(f"{_model_name(self.contact)} has no derivative of contact forces")
+        if len(dforce) != len(trajectory):
+            raise StateError(f"dforce is for {len(dforce)} steps, the trajectory has {len(trajectory)}")
+        out = []
+        for t, (given, contacts) in enumerate(zip(dforce, trajectory.contacts, strict=True)):
+            array = np.asarray(given, dtype=np.float64)
+            if array.shape != contacts.force.shape or not np.isfinite(array).all():
+                raise StateError(
+                    f"dforce[{t}] must be finite and of the shape of contacts[{t}].force, {contacts.force.shape}; "
+                    f"got shape {array.shape}"
+                )
+            out.append(array)
+        return out
 
     def _admit(self, state: State, u: ArrayLike | None, tau: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
         """The arguments of a step as arrays that compiled code can trust, or an error that names the culprit.
@@ -169,14 +200,26 @@ class Simulator:
                     f"q[{a}:{a + 4}] is a quaternion (wxyz) and must have length 1; its length is {norm:.6g}"
                 )
 
+    def _admit_outputs(self, outputs: Sequence[str]) -> bool:
+        """Whether contact forces are among the outputs; q and v always are."""
+        for name in outputs:
+            if name not in ("q", "v", "force"):
+                raise OptionError(f"a step has no output {name!r} to differentiate; it has q, v and force")
+        if "force" in outputs and not self.contact.forces:
+            raise NotDifferentiable(f"{_model_name(self.contact)} has no derivative of contact forces")
+        return "force" in outputs
+
     def _admit_wrt(self, wrt: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
         names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
         for name in names:
             if name in known:
                 continue
-            model = "motion without contact" if self.contact.name == "none" else f"contact model {self.contact.name!r}"
-            raise NotDifferentiable(f"{model} has no derivative by {name!r}; it has by {', '.join(known)}")
+            raise NotDifferentiable(f"{_model_name(self.contact)} has no derivative by {name!r}; it has by {', '.join(known)}")
         return names
+
+
+def _model_name(contact: ContactModel) -> str:
+    return "motion without contact" if contact.name == "none" else f"contact model {contact.name!r}"
 
 
 _FLOAT64 = np.dtype(np.float64)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import polish, sharpen
 from tangens.collision.motion import contact_response
 from tangens.collision.randomized import RandomizedContacts
-from tangens.collision.rows import tree_records
+from tangens.collision.rows import GEOM, geom_records
 from tangens.collision.shapes import hull_tables, shape_motion
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ class Pair:
 
     def refresh(self) -> None:
         m = self.model
-        self.geoms = tree_records(m, np.zeros((m.nv, 3)), np.zeros(m.ngeom))[2]
+        self.geoms = geom_records(m, np.zeros(m.ngeom)).view(GEOM)
 
     def put(self, body: int, x: Array, R: Array) -> None:
         self.data.mocap_pos[body] = x

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tangens as tg
 from tangens import robots
-from tangens.dynamics.exact import PARAMETERS
+from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.verify import Sample, gradient_errors, parameter_errors
 
 # Differences see the solver's own error divided by their step.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tangens import robots
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene, console, progress, table
-from tangens.dynamics.exact import PARAMETERS
+from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.report import environment
 from tangens.scene import Scene
 from tangens.simulate import Simulator

@@ -32,7 +32,7 @@ class RandomizedContacts:
         if not scale > 0.0:
             raise ValueError(f"scale must be positive, got {scale}")
         self.scale = scale
-        self._rng = np.random.default_rng(seed)
+        self._draws = np.random.default_rng(seed).normal(size=(samples, 6))
         self._samples = samples
         self._shapes = [_shape(model, geom) for geom in range(model.ngeom)]
         self._request = coal.DistanceRequest()
@@ -52,7 +52,7 @@ class RandomizedContacts:
         zero, one = (self._shapes[g] for g in geom)
         if zero is None or one is None:
             return None
-        xi = self._rng.normal(size=(self._samples, 6))
+        xi = self._draws
         n = np.asarray(frame)[:3]
         still = coal.Transform3s(np.asarray(xmat[0]).reshape(3, 3), np.asarray(xpos[0]))
         change = np.empty((self._samples, 6))

@@ -28,14 +28,17 @@ class Engine(Protocol):
         """Advance by one time step; raise SolverError rather than return what is not finite."""
         ...
 
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Jacobian:
-        """Derivative of that very step by each input in `wrt`."""
+    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
+        """Derivative of that very step by each input in `wrt`; of its contact forces too, if asked."""
         ...
 
     def pullback(
-        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
+        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
-        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`, from ∂L/∂(q⁺, v⁺) in the tangent space."""
+        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`, from ∂L/∂(q⁺, v⁺) in the tangent space.
+
+        `dforce`, ∂L/∂(contact forces) of shape (n, 3), is given only to models whose `forces` is true.
+        """
         ...
 
 
@@ -45,6 +48,9 @@ class ContactModel(ABC):
     name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
     """Scene parameters that a derivative can be taken by, besides q, v, u and tau."""
+
+    forces: ClassVar[bool] = False
+    """Whether contact forces can be differentiated."""
 
     @abstractmethod
     def bind(self, scene: Scene) -> Engine:

@@ -70,13 +70,26 @@ def project(kind: int, bound: float, x: Array) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def residual(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, float]:
-    """Largest violation of the laws, as a velocity, and the sum of them all, as an energy.
+def project_on_cone(kind: int, bound: float, x: Array) -> None:
+    """The point of the block's set that is nearest to x: for a contact, of its second-order cone."""
+    if kind != CONTACT:
+        for i in range(x.shape[0]):
+            project(kind, bound, x[i : i + 1])
+        return
+    length = math.sqrt(x[1] * x[1] + x[2] * x[2])
+    if length <= bound * x[0]:
+        return
+    if bound * length <= -x[0]:
+        x[0], x[1], x[2] = 0.0, 0.0, 0.0
+        return
+    normal = (x[0] + bound * length) / (1.0 + bound * bound)
+    x[0], x[1], x[2] = normal, bound * normal * x[1] / length, bound * normal * x[2] / length
 
-    The first decides convergence. The second is what a Newton step must reduce: the first alone would forbid steps that
-    trade one block for another.
-    """
-    worst, energy = 0.0, 0.0
+
+@numba.njit(cache=True, error_model="numpy")
+def residual(blocks: Records, impulse: Array, sigma: Array) -> float:
+    """Largest violation of the laws, as a velocity."""
+    worst = 0.0
     x = np.empty(6)
     for b in range(blocks.shape[0]):
         a, width, scale = blocks[b].start, blocks[b].width, blocks[b].scale
@@ -88,8 +101,7 @@ def residual(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, floa
             deviation = scale * abs(impulse[a + i] - x[i])
             if not deviation <= worst:  # so that NaN shows
                 worst = deviation
-            energy += deviation * deviation / scale
-    return worst, energy
+    return worst
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -48,10 +48,12 @@ class _FreeEngine:
             raise SolverError(diverged(self._dynamics.timestep))
         return Step(State.trusted(q_next, v_next), NO_CONTACTS, EXPLICIT)
 
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str]) -> Jacobian:
+    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
+        del with_force
         return Jacobian(self._dynamics.jacobian(q, v, u, tau, wrt))
 
     def pullback(
-        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, wrt: Sequence[str]
+        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
+        del dforce
         return self._dynamics.pullback(q, v, u, tau, dq, dv, wrt)

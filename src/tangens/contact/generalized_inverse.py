@@ -37,7 +37,7 @@ def invert(A: Array) -> tuple[Array, int]:
         for j in range(n):
             A[i, j] *= row[i] * column[j]
     out = A.copy()
-    rank = n if _gauss_jordan(out) else _pseudo_inverse(A, out)
+    rank = n if gauss_jordan(out, _VANISHES) else _pseudo_inverse(A, out)
     for i in range(n):
         for j in range(n):
             out[i, j] *= column[i] * row[j]
@@ -45,8 +45,8 @@ def invert(A: Array) -> tuple[Array, int]:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _gauss_jordan(A: Array) -> bool:
-    """Invert in place with row pivoting; False as soon as a pivot vanishes."""
+def gauss_jordan(A: Array, vanishes: float) -> bool:
+    """Invert in place with row pivoting; False as soon as a pivot is smaller than `vanishes`."""
     n = A.shape[0]
     swaps = np.empty(n, dtype=np.int64)
     for k in range(n):
@@ -54,7 +54,7 @@ def _gauss_jordan(A: Array) -> bool:
         for i in range(k + 1, n):
             if abs(A[i, k]) > abs(A[pivot, k]):
                 pivot = i
-        if not abs(A[pivot, k]) >= _VANISHES:
+        if not abs(A[pivot, k]) >= vanishes:
             return False
         swaps[k] = pivot
         if pivot != k:
@@ -118,7 +118,7 @@ def _pseudo_inverse(A: Array, out: Array) -> int:
         out[:] = 0.0
         return 0
     left, right = L.T @ L, U @ U.T
-    _gauss_jordan(left)
-    _gauss_jordan(right)
+    gauss_jordan(left, 0.0)
+    gauss_jordan(right, 0.0)
     out[:] = (U.T @ right) @ (left @ L.T)
     return rank

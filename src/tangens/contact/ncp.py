@@ -12,10 +12,10 @@ from __future__ import annotations
 import copy
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import mujoco
 import numba
@@ -23,20 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import sharpen
+from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import hull_tables
 from tangens.contact import workspace
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.bundle import Bundle
-from tangens.contact.cones import MODE_NAMES
+from tangens.contact.cones import BREAKING, MODE_NAMES
 from tangens.contact.constraints import Constraints
-from tangens.contact.ncp_gradient import differentiate, linearize, reverse
+from tangens.contact.ncp_gradient import Linearization, differentiate, forward, linearize, reverse
+from tangens.contact.ncp_parameters import CONTACT_PARAMETERS, parameter_terms
 from tangens.contact.ncp_step import set_margins
 from tangens.contact.ncp_step import step as compiled_step
 from tangens.contact.solvers import SOLVERS
 from tangens.dynamics.chains import pack_tree
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.parameter_forces import PARAMETERS
+from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable, OptionError, SolverError, diverged
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
 from tangens.scene.support import element_name
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,18 @@ class Ncp(ContactModel):
         solver: "newton" (semi-smooth Newton, with Gauss-Seidel sweeps where it stalls) or "admm".
         tolerance: residual of the contact problem that counts as solved [m/s].
         max_iterations: sweeps and Newton steps before the solver gives up and says so.
+        collision_gradient: how the derivative sees contacts move with their bodies: "analytic" (exact, curvature
+            included), "randomized" (smoothed over nearby poses, paper 2's choice) or "none" (each contact stays fixed on
+            the first of its bodies).
+        samples: poses per contact that "randomized" looks at.
+        scale: deviation of those poses [m, rad].
+        seed: of the random poses; a derivative depends on its arguments and this alone.
 
     """
 
     name: ClassVar[str] = "ncp"
-    parameters: ClassVar[tuple[str, ...]] = PARAMETERS
+    parameters: ClassVar[tuple[str, ...]] = (*CONTACT_PARAMETERS, *PARAMETERS)
+    forces: ClassVar[bool] = True
 
     correction: float = 1.0
     correction_speed: float = 1.0
@@ -75,7 +86,11 @@ class Ncp(ContactModel):
     margin: float = 0.01
     solver: str = "newton"
     tolerance: float = 1e-10
-    max_iterations: int = 500
+    max_iterations: int = 20_000
+    collision_gradient: str = "analytic"
+    samples: int = 32
+    scale: float = 1e-2
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -87,8 +102,11 @@ class Ncp(ContactModel):
         ):
             if not low <= getattr(self, name) <= high:
                 raise OptionError(f"Ncp({name}={getattr(self, name)!r}) must lie between {low} and {high}")
-        if self.solver not in SOLVERS:
-            raise OptionError(f"Ncp(solver={self.solver!r}) must be one of {', '.join(map(repr, SOLVERS))}")
+        for name, known in (("solver", SOLVERS), ("collision_gradient", ("analytic", "randomized", "none"))):
+            if getattr(self, name) not in known:
+                raise OptionError(f"Ncp({name}={getattr(self, name)!r}) must be one of {', '.join(map(repr, known))}")
+        if self.samples < 6 or not self.scale > 0:
+            raise OptionError(f"Ncp(samples={self.samples!r}, scale={self.scale!r}): at least 6 samples, scale above 0")
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
@@ -112,15 +130,16 @@ class NcpEngine:
         layout = scene.joint_layout
         plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
         normals, faces, corners = hull_tables(m)
+        bundle_options = np.array([
+            self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
+            options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
+        ])  # fmt: skip
         bundle = Bundle(d, {
             "tree": pack_tree(m, self._dynamics.dampers),
             "geoms": geom_records(m, scene.parameters["restitution"]),
             "face_normals": normals, "faces": faces, "corners": corners,
             "constraints": constraints.packed,
-            "options": np.array([
-                self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
-                options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
-            ]),
+            "options": bundle_options,
             "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
             "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
             "arena_layout": np.array(_contact_layout()),
@@ -129,6 +148,9 @@ class NcpEngine:
         self._elements = self._dynamics.packed_elements
         self._arena = _NO_ARENA
         self._margins = m.geom_gap, options.margin
+        self._settings, self._layout = bundle_options, layout
+        self._friction = scene.parameters["friction"].copy()
+        self._response = self._response_rule(options)
         self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
         self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
         self._solved = False
@@ -164,28 +186,163 @@ class NcpEngine:
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
 
-    def jacobian(
-        self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], outputs: Sequence[str] = ("q", "v")
-    ) -> Jacobian:
+    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
-        self._ensure_solved(q, v, u, tau)
+        if not (self._solved and _same(*self._inputs, q, v, u, tau)):
+            self.step(q, v, u, tau)
         nv, nu = len(v), len(u) if "u" in wrt else 0
         by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
-        gravcomp = self._dynamics.gravity_compensation(q)
+        frozen = _EXACT if self._response is None else self._response()
+        if with_force or not _INPUTS.issuperset(wrt):
+            return self._jacobian_in_parts(q, v, wrt, with_force, frozen, by_state, by_u)
         unknown, ambiguous = differentiate(
-            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, self._frozen(), by_state, by_u
+            *self._bundle, self._rows, self._nc, self._elements, *self._dynamics.gravity_compensation(q), self._memory,
+            frozen, by_state, by_u,
         )  # fmt: skip
         if unknown >= 0:
             self._refuse(unknown)
-        inputs = {"q": by_state[0], "v": by_state[1], "tau": by_state[2], "u": by_u}
-        return Jacobian({name: inputs[name] for name in wrt})
+        return Jacobian(_state_blocks(by_state, by_u, wrt), unique=not ambiguous)
 
-    def _ensure_solved(self, q: Array, v: Array, u: Array, tau: Array) -> None:
+    def _jacobian_in_parts(
+        self, q: Array, v: Array, wrt: Sequence[str], with_force: bool, frozen: Array, by_state: Array, by_u: Array
+    ) -> Jacobian:
+        """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
+        lin = self._linearize(q, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
+        P, T = forward(self._settings, self._elements, lin, by_state, by_u)
+        blocks = _state_blocks(by_state, by_u, [name for name in wrt if name in _INPUTS])
+        force: dict[str, Array] = {}
+        integrate = self._integration(lin.v_next)
+        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+            shape = R.shape[1:]
+            R, C = R.reshape(len(v), -1), C.reshape(len(T.T), -1)
+            if name not in _INPUTS:
+                by_parameter = P @ R - T @ C
+                blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
+            if with_force:
+                d_impulse = -lin.A_inverse @ (_times_B(lin.slide, lin.Y @ R) + C)
+                force[name] = self._force_rows(lin, d_impulse, lin.turn if name == "q" else None).reshape(-1, 3, *shape)
+        return Jacobian({name: blocks[name] for name in wrt}, force if with_force else None, not lin.ambiguous)
+
+    def pullback(
+        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
+    ) -> dict[str, Array]:
+        """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
         if not (self._solved and _same(*self._inputs, q, v, u, tau)):
             self.step(q, v, u, tau)
+        frozen = _EXACT if self._response is None else self._response()
+        lin = self._linearize(q, with_u=True, with_turn=dforce is not None, frozen=frozen)
+        d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
+        by_q, by_v, by_tau, by_u, z, s = reverse(self._settings, self._elements, lin, dq, dv, d_impulse)
+        if dforce is not None:
+            by_q = by_q + np.einsum("ci,cij->j", np.cross(self._contact_forces(), dforce), lin.turn)
+        out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
+        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+            out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
+        return out
 
-    def _frozen(self) -> Array:
-        return _EXACT
+    def _linearize(self, q: Array, with_u: bool, with_turn: bool, frozen: Array) -> Linearization:
+        lin = linearize(
+            *self._bundle, self._rows, self._nc, self._elements, *self._dynamics.gravity_compensation(q), self._memory,
+            with_u, with_turn, frozen,
+        )  # fmt: skip
+        if lin.unknown >= 0:
+            self._refuse(lin.unknown)
+        return lin
+
+    def _terms(
+        self, q: Array, v: Array, names: Sequence[str], lin: Linearization, frozen: Array
+    ) -> dict[str, tuple[Array, Array]]:
+        """R (nv, ...) and C (m, ...) of each input."""
+        out: dict[str, tuple[Array, Array]] = {}
+        m, nv, h = len(lin.active), len(v), self._h
+        regressors: dict[str, Array] = {}
+        for name in names:
+            if name in ("q", "v"):
+                out[name] = lin.R["qv".index(name)], _times_B(lin.slide, lin.K["qv".index(name)])
+            elif name in ("tau", "u"):
+                R = h * np.eye(nv) if name == "tau" else lin.R_u
+                out[name] = R, np.zeros((m, R.shape[1]))
+            elif name in CONTACT_PARAMETERS:
+                R, C = parameter_terms(
+                    *self._bundle, self._rows, self._nc, self._memory, self._friction, frozen, lin.slide,
+                    CONTACT_PARAMETERS.index(name),
+                )  # fmt: skip
+                shape = (-1, 3) if name == "size" else (-1,)
+                out[name] = R.reshape(nv, *shape), C.reshape(m, *shape) if m else np.zeros((0, *R.reshape(nv, *shape).shape[1:]))
+            else:
+                a = (lin.v_next - v) / h
+                force = h * self._dynamics.parameter_forces.by(name, q, v, a, regressors)
+                out[name] = force, np.zeros((m, *force.shape[1:]))
+        return out
+
+    def _integration(self, v_next: Array) -> Array:
+        """∂q⁺/∂v⁺."""
+        return self._h * integrate_jacobians(self._layout, v_next, self._h * v_next)[1]
+
+    def _read(self) -> tuple[Records, Records, Array]:
+        """Contacts, blocks and impulses of the step taken last."""
+        w = workspace.carve.py_func(self._memory, self._m.nv, self._m.nM, self._nc, self._rows)
+        return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
+
+    def _response_rule(self, options: Ncp) -> Callable[[], Array] | None:
+        """What says how contacts move, shape (nc, 7, 6), if not the exact motion itself."""
+        if options.collision_gradient == "analytic":
+            return None
+        d = self._d
+        sampled = None
+        if options.collision_gradient == "randomized":
+            sampled = RandomizedContacts(self._m, options.samples, options.scale, options.seed)
+
+        def responses() -> Array:
+            contacts, blocks, _ = self._read()
+            out = np.zeros((self._nc, 7, 6))
+            out[:, 6, :3] = contacts["frame"][:, :3]
+            for block in blocks:
+                c = int(block["source"])
+                if sampled is None or c < 0 or block["mode"] == BREAKING:
+                    continue
+                pair = contacts["geom"][c]
+                poses = d.geom_xpos[pair], d.geom_xmat[pair]
+                found = sampled.response(tuple(pair), *poses, *(contacts[x][c] for x in ("position", "frame", "gap")))
+                if found is None:
+                    self._refuse(c)
+                out[c, :6] = found
+            return out
+
+        return responses
+
+    def _pushing(self, lin: Linearization) -> tuple[list[tuple[int, int]], Array]:
+        """Contacts that push, with the place of each one's first row among the active ones, and all frames."""
+        contacts, blocks, _ = self._read()
+        places = {int(row): place for place, row in enumerate(lin.active)}
+        pairs = [(int(b["source"]), places[int(b["start"])]) for b in blocks if b["source"] >= 0 and int(b["start"]) in places]
+        return pairs, contacts["frame"].reshape(-1, 3, 3)
+
+    def _contact_forces(self) -> Array:
+        contacts, blocks, impulse = self._read()
+        out = np.zeros((self._nc, 3))
+        for block in blocks:
+            c, start = int(block["source"]), int(block["start"])
+            if c >= 0:
+                out[c] = impulse[start : start + 3] @ contacts["frame"][c].reshape(3, 3) / self._h
+        return out
+
+    def _force_rows(self, lin: Linearization, d_impulse: Array, turn: Array | None) -> Array:
+        """∂(forces in the world)/∂x, shape (nc, 3, n), from that of impulses in contact frames, which may turn."""
+        out = np.zeros((self._nc, 3, d_impulse.shape[1]))
+        pairs, frames = self._pushing(lin)
+        for c, row in pairs:
+            out[c] = frames[c].T @ d_impulse[row : row + 3] / self._h
+        if turn is not None:
+            out += np.cross(turn, self._contact_forces()[:, :, None], axis=1)
+        return out
+
+    def _force_cotangent(self, lin: Linearization, dforce: Array) -> Array:
+        out = np.zeros(len(lin.active))
+        pairs, frames = self._pushing(lin)
+        for c, row in pairs:
+            out[row : row + 3] = frames[c] @ dforce[c] / self._h
+        return out
 
     def _grow(self, contacts: int) -> None:
         """More memory, for more contacts than ever before."""
@@ -195,13 +352,30 @@ class NcpEngine:
         warm[: len(self._warm)] = self._warm
         self._warm = warm
 
-    def _refuse(self, contact: int) -> None:
+    def _refuse(self, contact: int) -> NoReturn:
         geom = self._d.contact.geom[contact]
         one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
         raise NotDifferentiable(f"ncp does not know how the contact between {one} and {two} moves with the bodies")
 
 
 _EXACT = np.zeros((0, 7, 6))
+_INPUTS = frozenset(("q", "v", "u", "tau"))
+
+
+def _state_blocks(by_state: Array, by_u: Array, wrt: Sequence[str]) -> dict[str, Array]:
+    return {name: by_u if name == "u" else by_state[_COLUMN[name]] for name in wrt}
+
+
+_COLUMN = {"q": 0, "v": 1, "tau": 2}
+
+
+def _times_B(slide: Array, X: Array) -> Array:  # noqa: N802
+    """B·X."""
+    out = X.copy()
+    for r in np.flatnonzero(slide[:, 3]):
+        xx, xy, yy, _ = slide[r]
+        out[r], out[r + 1] = xx * X[r] + xy * X[r + 1], xy * X[r] + yy * X[r + 1]
+    return out
 
 
 def _contacts(found: Array, n: int) -> Contacts:

@@ -47,7 +47,7 @@ from tangens.contact.bundle import (
     take,
     take_rows,
 )
-from tangens.contact.cones import BREAKING, CONTACT, DRY, SLIDING
+from tangens.contact.cones import BREAKING, CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
 from tangens.contact.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
 from tangens.contact.generalized_inverse import invert
 from tangens.contact.ncp_step import (
@@ -123,6 +123,7 @@ def linearize(
     nv, h = v.shape[0], options[TIMESTEP]
     w = carve(memory, nv, M.shape[0], nc, rows)
     blocks = w.blocks[: int(w.counts[0])]
+    _yield_to_limits(blocks, w.G, int(w.counts[1]))
     active = _active_rows(blocks)
     m = active.shape[0]
     R, K = np.zeros((2, nv, nv)), np.zeros((2, m, nv))
@@ -240,6 +241,23 @@ def _transpose_B(slide: Array, T: Array) -> None:  # noqa: N802
 def pushes(block: Any) -> bool:
     """Whether a block has an equation: others have no impulse, or a constant one."""
     return not (block.mode == BREAKING or (block.kind == DRY and block.mode == SLIDING))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _yield_to_limits(blocks: Records, G: Array, n: int) -> None:
+    """Dry friction that holds what a limit or an equality holds as well has no say: it slides, at a constant force.
+
+    Both rows have no velocity, and how they share the load is open; but whoever moves the limit moves the joint.
+    """
+    for b in range(blocks.shape[0]):
+        if blocks[b].kind != DRY or blocks[b].mode != STICKING:
+            continue
+        i = blocks[b].start
+        for c in range(blocks.shape[0]):
+            if (blocks[c].kind == LIMIT or blocks[c].kind == EQUALITY) and blocks[c].mode == STICKING:
+                for j in range(blocks[c].start, blocks[c].start + blocks[c].width):
+                    if G[i * n + j] ** 2 >= (1.0 - 1e-9) * G[i * n + i] * G[j * n + j]:
+                        blocks[b].mode = SLIDING
 
 
 @numba.njit(cache=True, error_model="numpy")

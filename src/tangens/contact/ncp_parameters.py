@@ -155,7 +155,7 @@ def _add_size(
         shape_motion(geoms, contact.geom[side], gxpos, gxmat, witness, outward, moved)
         for k in range(3):
             s = moved[:, k].copy()
-            change = sign * (D[:, :3] @ s)
+            change = sign * (D @ np.concatenate((s, np.zeros(3))))
             dp, turn = change[:3], change[3:6]
             if side == 0:
                 dp += s

@@ -68,6 +68,7 @@ TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS
 # Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles; geoms and the last stride in int32.
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
 _NEVER = 1e6  # a target that no velocity violates
+_IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
 _ROUNDS = 50  # each lets at least one more constraint in
 _WORTH_BLAS = 1000
 _JOINED = 2  # takes part from the next round on
@@ -116,37 +117,47 @@ def step(
     guess = np.zeros(3 * nc + 6 * specs.shape[0])
     limits = np.zeros(2 * specs.shape[0], dtype=np.int64)
     _recall(warm, specs, contacts, guess, limits)
-    _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
     iterations, error = 0, 0.0
-    for _ in range(_ROUNDS):
+    for attempt in range(2):
+        patient = attempt == 1 or options[CORRECTION] == 0.0
+        budget = int(options[ITERATIONS]) if patient else min(_IMPATIENCE, int(options[ITERATIONS]))
+        _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
+        for _ in range(_ROUNDS):
+            for c in range(nc):
+                if contacts[c].chosen == _JOINED:
+                    contacts[c].gap = polish(
+                        geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame,
+                        contacts[c].gap,
+                    )  # fmt: skip
+                    _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
+                    contacts[c].chosen = 1
+            nb, n = _build(
+                dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
+                w.J, w.g, w.rate, w.impulse,
+            )  # fmt: skip
+            w.counts[0], w.counts[1] = nb, n
+            if n == 0:
+                break
+            G = w.G[: n * n].reshape(n, n)
+            _delassus(dofs, column, w.J[:n], w.L, w.d, w.v_free, w.half[:n], w.g, G)
+            taken, error = solve_cones(
+                G, w.g[:n], blocks[:nb], w.impulse[:n], w.sigma[:n], budget, options[TOLERANCE], int(options[SOLVER])
+            )  # fmt: skip
+            iterations += taken
+            _apply(dofs, column, w.J[:n], w.impulse, w.L, w.d, w.v_free, v_next)
+            _keep(blocks[:nb], nc, w.impulse, guess)
+            if nc > 0:
+                spread(dofs, cdof, v_next, before, after)
+            if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits) == 0:
+                break
+        if error <= options[TOLERANCE] or patient:
+            break
+        # Overlaps that limits or other bodies keep from being undone have no solution: leave them as they are.
+        options = options.copy()
+        options[CORRECTION] = 0.0
+        guess[:] = 0.0
         for c in range(nc):
-            if contacts[c].chosen == _JOINED:
-                contacts[c].gap = polish(
-                    geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame,
-                    contacts[c].gap,
-                )  # fmt: skip
-                _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
-                contacts[c].chosen = 1
-        nb, n = _build(
-            dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
-            w.J, w.g, w.rate, w.impulse,
-        )  # fmt: skip
-        w.counts[0], w.counts[1] = nb, n
-        if n == 0:
-            break
-        G = w.G[: n * n].reshape(n, n)
-        _delassus(dofs, column, w.J[:n], w.L, w.d, w.v_free, w.half[:n], w.g, G)
-        taken, error = solve_cones(
-            G, w.g[:n], blocks[:nb], w.impulse[:n], w.sigma[:n], int(options[ITERATIONS]), options[TOLERANCE],
-            int(options[SOLVER]),
-        )  # fmt: skip
-        iterations += taken
-        _apply(dofs, column, w.J[:n], w.impulse, w.L, w.d, w.v_free, v_next)
-        _keep(blocks[:nb], nc, w.impulse, guess)
-        if nc > 0:
-            spread(dofs, cdof, v_next, before, after)
-        if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits) == 0:
-            break
+            _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
     _remember(specs, contacts, guess, warm)
     nb = int(w.counts[0])
     signorini, cone, dissipation = violations(blocks[:nb], w.impulse, w.sigma)

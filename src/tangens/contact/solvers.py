@@ -1,7 +1,7 @@
-"""Two solvers for the contact problem of `cones`: projected Gauss-Seidel, and a semi-smooth Newton method.
+"""Solvers for the contact problem of `cones`: semi-smooth Newton with Gauss-Seidel to start it, and ADMM.
 
 Gauss-Seidel always makes progress and finds the modes; Newton then solves the equations of those modes to the last
-digits. Both start from the impulses they are given and leave their result there.
+digits. All start from the impulses they are given and leave their result there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, project, residual, velocity
+from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, project, project_on_cone, residual, velocity
+from tangens.contact.generalized_inverse import gauss_jordan
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -20,6 +21,9 @@ Records = NDArray[np.void]
 
 SOLVERS = ("newton", "admm")
 """By name; compiled code knows them by their place here."""
+_NEWTON, _ADMM = 0, 1
+# Numbers of sweeps at which the search forgets the guess, and at which it tries ADMM.
+_START_AFRESH, _TRY_THE_OTHER = 16, 256
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -76,56 +80,48 @@ def _add(G: Array, impulse: Array, sigma: Array, row: int, amount: float) -> flo
 
 @numba.njit(cache=True, error_model="numpy")
 def newton(
-    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float,
+    compliance: float,
 ) -> tuple[int, float]:  # fmt: skip
-    """Semi-smooth Newton on the laws as a fixed point λ = proj(λ − σ/s); returns iterations and residual.
+    """Semi-smooth Newton on the laws as a fixed point λ = proj(λ − σ/s); returns iterations and the best residual.
 
-    Impulses that the laws say outright (no contact, dry friction at its bound) are set; the equations of the
-    others, sticking or sliding, are linearised and solved together.
+    Impulses that the laws say outright (no contact, dry friction at its bound) are set; the equations of the others,
+    sticking or sliding, are linearised and solved together. Steps are taken in full: they change modes, and the
+    residual may well rise before it falls. A little compliance, relative to the largest response, keeps the equations
+    of redundant contacts solvable; it only shapes the step, as the residual is that of the rigid problem.
     """
     n = G.shape[0]
-    error, old_merit = residual(blocks, impulse, sigma)
+    error = residual(blocks, impulse, sigma)
     if error <= tolerance:
         return 0, error
-    base, base_sigma, trial, trial_sigma = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    base, base_sigma, best, best_error = np.empty(n), np.empty(n), impulse.copy(), error
     rows, owner = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    jacobian = np.empty(n * n)
-    # A little compliance keeps the equations of redundant contacts solvable and the step no longer than the impulses
-    # themselves. It only shapes the step, and vanishes with the error: the residual is that of the rigid problem.
-    softness = 1.0
+    jacobian, F = np.empty(n * n), np.empty(n)
+    largest = 0.0
+    for b in range(blocks.shape[0]):
+        largest = max(largest, blocks[b].scale)
     for iteration in range(iterations):
-        largest = 0.0
-        for i in range(n):
-            largest = max(largest, abs(impulse[i]))
-        compliance = max(softness * error / max(largest, 1e-12), 1e-300)
         m = _set_what_is_known(blocks, impulse, sigma, base, rows, owner)
         velocity(G, g, base, base_sigma)
-        J, F = jacobian[: m * m].reshape(m, m), np.empty(m)
-        _equations(G, blocks, compliance, base, base_sigma, rows[:m], owner, F, J)
-        solvable = solve_in_place(J, F)
-        step, better, new_error, new_merit = 1.0, False, error, old_merit
-        for _ in range(6 if solvable else 0):
-            trial[:] = base
-            for i in range(m):
-                trial[rows[i]] -= step * F[i]
-            velocity(G, g, trial, trial_sigma)
-            new_error, new_merit = residual(blocks, trial, trial_sigma)
-            if new_merit < old_merit:
-                better = True
-                break
-            step *= 0.5
-        if better:
-            impulse[:] = trial
-            sigma[:] = trial_sigma
-            old_merit, error = new_merit, new_error
-            softness = max(1e-3, 0.3 * softness)
-        elif softness < 1e6:
-            softness *= 10.0
-        else:
-            return iteration + 1, error
+        J = jacobian[: m * m].reshape(m, m)
+        _equations(G, blocks, compliance * largest, base, base_sigma, rows[:m], owner, F, J)
+        if not solve_in_place(J, F[:m]):
+            break
+        impulse[:] = base
+        for i in range(m):
+            impulse[rows[i]] -= F[i]
+        velocity(G, g, impulse, sigma)
+        error = residual(blocks, impulse, sigma)
         if error <= tolerance:
             return iteration + 1, error
-    return iterations, error
+        if not math.isfinite(error):
+            break
+        if error < best_error:
+            best_error = error
+            best[:] = impulse
+    impulse[:] = best
+    velocity(G, g, impulse, sigma)
+    return iterations, best_error
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -219,20 +215,98 @@ def solve_in_place(A: Array, b: Array) -> bool:
 
 
 @numba.njit(cache=True, error_model="numpy")
+def admm(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
+) -> tuple[int, float]:  # fmt: skip
+    """Alternating directions: a linear solve, then a projection on the cones; returns iterations and residual.
+
+    σ is shifted by De Saxcé's Γ(σ) = μ|σ_T| of the last iterate, which makes the cones those of Coulomb's law.
+    """
+    n = G.shape[0]
+    rho, step = 0.0, np.empty(n)
+    for i in range(n):
+        rho += G[i, i] / n
+    rho = max(0.1 * rho, 1e-300)
+    inverse = _shifted_inverse(G, rho)
+    z, w, x, shift, right = impulse.copy(), np.zeros(n), np.empty(n), np.zeros(n), np.empty(n)
+    best, best_error = impulse.copy(), residual(blocks, impulse, sigma)
+    for iteration in range(iterations):
+        for i in range(n):
+            right[i] = rho * (z[i] - w[i]) - g[i] - shift[i]
+        velocity(inverse, np.zeros(n), right, x)
+        moved, apart = 0.0, 0.0
+        for i in range(n):
+            step[i] = z[i]
+            z[i] = x[i] + w[i]
+        for b in range(blocks.shape[0]):
+            project_on_cone(blocks[b].kind, blocks[b].bound, z[blocks[b].start : blocks[b].start + blocks[b].width])
+        for i in range(n):
+            w[i] += x[i] - z[i]
+            apart = max(apart, abs(x[i] - z[i]))
+            moved = max(moved, abs(z[i] - step[i]))
+        velocity(G, g, z, sigma)
+        for b in range(blocks.shape[0]):
+            if blocks[b].kind == CONTACT:
+                a = blocks[b].start
+                shift[a] = blocks[b].bound * math.sqrt(sigma[a + 1] ** 2 + sigma[a + 2] ** 2)
+        error = residual(blocks, z, sigma)
+        if error < best_error:
+            best_error = error
+            best[:] = z
+        if error <= tolerance:
+            break
+        if iteration % 10 == 9 and (apart > 10.0 * moved or moved > 10.0 * apart):  # balance the two
+            factor = 5.0 if apart > moved else 0.2
+            rho *= factor
+            inverse = _shifted_inverse(G, rho)
+            for i in range(n):
+                w[i] /= factor
+    impulse[:] = best
+    velocity(G, g, impulse, sigma)
+    return iteration + 1, best_error
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _shifted_inverse(G: Array, rho: float) -> Array:
+    out = G.copy()
+    for i in range(G.shape[0]):
+        out[i, i] += rho
+    gauss_jordan(out, 0.0)
+    return out
+
+
+@numba.njit(cache=True, error_model="numpy")
 def solve(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float]:  # fmt: skip
-    """Newton from the guess; where that stalls, rounds of Gauss-Seidel and Newton. Returns iterations and residual."""
+    """Leave impulses that obey the laws, their velocities and the modes; returns iterations and residual.
+
+    `newton` goes from the guess; where that fails, Gauss-Seidel sweeps, longer and longer, find it better places to
+    start from, at first near the guess, then from nothing. With `admm`, that does it instead.
+    """
     set_scales(G, blocks)
     velocity(G, g, impulse, sigma)
-    total, error = newton(G, g, blocks, impulse, sigma, 10, tolerance)
-    sweeps = 4
-    while error > tolerance and total < iterations:
-        sweeps_left = min(sweeps, iterations - total)
-        total += gauss_seidel(G, blocks, impulse, sigma, sweeps_left, 0.1 * tolerance)
-        velocity(G, g, impulse, sigma)
-        taken, error = newton(G, g, blocks, impulse, sigma, 40, tolerance)
-        total += taken
-        sweeps = 2 * sweeps
+    total, error = 0, residual(blocks, impulse, sigma)
+    if error > tolerance and solver == _NEWTON:
+        total, error = newton(G, g, blocks, impulse, sigma, 8, tolerance, 1e-12)
+    sweeps, near, near_sigma = 4, impulse.copy(), np.empty_like(sigma)
+    while not error <= tolerance and total < iterations:
+        if sweeps == _START_AFRESH:
+            near[:] = 0.0
+        velocity(G, g, near, near_sigma)
+        trial = near.copy()
+        if solver == _ADMM or sweeps == _TRY_THE_OTHER:
+            taken, _ = admm(G, g, blocks, trial, near_sigma, min(20 * sweeps, 2000), tolerance)
+        else:
+            taken = gauss_seidel(G, blocks, near, near_sigma, sweeps, 0.1 * tolerance)
+            trial[:] = near
+        velocity(G, g, trial, near_sigma)
+        more, found = newton(G, g, blocks, trial, near_sigma, 15, tolerance, 1e-12 if sweeps % 8 == 4 else 1e-9)
+        total += taken + more
+        if found < error or not math.isfinite(error):
+            error = found
+            impulse[:] = trial
+            sigma[:] = near_sigma
+        sweeps *= 2
     classify(blocks, impulse, sigma)
     return total, error
