@@ -176,7 +176,10 @@ def _parameter_direction(scene: Scene, name: str, rng: np.random.Generator) -> A
     """A random change of a parameter, of the size of what it stands for."""
     value = scene.parameters[name]
     noise = rng.normal(size=value.shape)
-    if name in ("mass", "damping", "armature"):
+    if name == "size":  # that of planes is drawn only, that of meshes comes from their data
+        fixed = np.isin(scene.shared_model.geom_type, (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_MESH)))
+        return value * noise * ~fixed[:, None]
+    if name in ("mass", "damping", "armature", "friction", "restitution", "frictionloss"):
         return value * noise  # what weighs nothing goes on weighing nothing
     if name == "com":
         return 0.02 * noise  # links are centimetres to decimetres long

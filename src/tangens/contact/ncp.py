@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import sharpen
 from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
-from tangens.collision.shapes import hull_tables
+from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact import workspace
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.bundle import Bundle
@@ -33,7 +33,7 @@ from tangens.contact.cones import BREAKING, MODE_NAMES
 from tangens.contact.constraints import Constraints
 from tangens.contact.ncp_gradient import Linearization, differentiate, forward, linearize, reverse
 from tangens.contact.ncp_parameters import CONTACT_PARAMETERS, parameter_terms
-from tangens.contact.ncp_step import set_margins
+from tangens.contact.ncp_step import polish_contacts, set_margins
 from tangens.contact.ncp_step import step as compiled_step
 from tangens.contact.solvers import SOLVERS
 from tangens.dynamics.chains import pack_tree
@@ -148,6 +148,7 @@ class NcpEngine:
         self._elements = self._dynamics.packed_elements
         self._arena = _NO_ARENA
         self._margins = m.geom_gap, options.margin
+        self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         self._settings, self._layout = bundle_options, layout
         self._friction = scene.parameters["friction"].copy()
         self._response = self._response_rule(options)
@@ -175,6 +176,8 @@ class NcpEngine:
             self._grow(nc)
         if nc and self._arena is _NO_ARENA:
             self._arena = _contact_memory(d)
+        if nc and self._curved:
+            polish_contacts(*self._bundle, nc, *self._arena)
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
         result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)

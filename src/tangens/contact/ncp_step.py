@@ -54,7 +54,7 @@ from tangens.contact.constraints import (
     unpack_constraints,
 )
 from tangens.contact.solvers import solve as solve_cones
-from tangens.contact.workspace import carve
+from tangens.contact.workspace import CONTACT_RECORD, carve
 from tangens.dynamics import tree_solve
 from tangens.dynamics.chains import spread, unpack_tree
 from tangens.dynamics.rotations import quat_exp, quat_log, quat_multiply, quat_rotate
@@ -69,9 +69,9 @@ TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
 _NEVER = 1e6  # a target that no velocity violates
 _IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
+_POLISHED = 2e-3  # contacts that come so close within the step are worth correcting [m]
 _ROUNDS = 50  # each lets at least one more constraint in
 _WORTH_BLAS = 1000
-_JOINED = 2  # takes part from the next round on
 _MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
 
 
@@ -87,15 +87,10 @@ def step(
     """
     dofs, bodies, column = unpack_tree(take(fixed, table, TREE))
     geoms = take(fixed, table, GEOMS).view(GEOM)
-    hulls = Hulls(
-        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
-        take_rows(fixed, table, CORNERS, 3),
-    )  # fmt: skip
     specs, entries = unpack_constraints(take(fixed, table, CONSTRAINTS))
     options, quats = take(fixed, table, OPTIONS), take_rows(fixed, table, QUATS, 3).view(np.int64)
     layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
     M, cdof, com = take(live, table, MASS), take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
-    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
     xpos, xquat = take_rows(live, table, XPOS, 3), take_rows(live, table, XQUAT, 4)
     q, v = take(live, table, QPOS), take(live, table, QVEL)
     nv, nq = v.shape[0], q.shape[0]
@@ -123,14 +118,6 @@ def step(
         budget = int(options[ITERATIONS]) if patient else min(_IMPATIENCE, int(options[ITERATIONS]))
         _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
         for _ in range(_ROUNDS):
-            for c in range(nc):
-                if contacts[c].chosen == _JOINED:
-                    contacts[c].gap = polish(
-                        geoms, hulls, contacts[c].geom, gxpos, gxmat, contacts[c].position, contacts[c].frame,
-                        contacts[c].gap,
-                    )  # fmt: skip
-                    _set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
-                    contacts[c].chosen = 1
             nb, n = _build(
                 dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
                 w.J, w.g, w.rate, w.impulse,
@@ -191,6 +178,34 @@ def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, mos
 
 
 @numba.njit(cache=True, error_model="numpy")
+def polish_contacts(
+    fixed: Array, live: Array, table: IntArray, nc: int, arena: Array, arena32: NDArray[np.int32]
+) -> None:
+    """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
+    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
+    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
+    hulls = Hulls(
+        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+        take_rows(fixed, table, CORNERS, 3),
+    )  # fmt: skip
+    layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
+    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
+    cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    nv = dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    contact = np.zeros(1, dtype=CONTACT_RECORD)
+    for c in range(nc):
+        _read_contact(arena, arena32, layout, c, contact[0])
+        if contact[0].gap + h * _normal_velocity(bodies, geoms, com, after, contact[0]) < _POLISHED:
+            base = c * layout[STRIDE]
+            p = arena[base + layout[POSITION] : base + layout[POSITION] + 3]
+            frame = arena[base + layout[FRAME] : base + layout[FRAME] + 9]
+            gap = polish(geoms, hulls, contact[0].geom, gxpos, gxmat, p, frame, contact[0].gap)
+            arena[base + layout[DISTANCE]] = gap
+
+
+@numba.njit(cache=True, error_model="numpy")
 def _free_velocity(
     dofs: Records, column: IntArray, options: Array, M: Array, v: Array, passive: Array, actuation: Array, bias: Array,
     tau: Array, v_free: Array, L: Array, d: Array,
@@ -212,15 +227,19 @@ def _free_velocity(
 def _read_contacts(arena: Array, arena32: NDArray[np.int32], layout: IntArray, contacts: Records) -> None:
     """Copy what MuJoCo found: the next step writes over it."""
     for c in range(contacts.shape[0]):
-        base = c * layout[STRIDE]
-        for i in range(3):
-            contacts[c].position[i] = arena[base + layout[POSITION] + i]
-        for i in range(9):
-            contacts[c].frame[i] = arena[base + layout[FRAME] + i]
-        contacts[c].gap = arena[base + layout[DISTANCE]]
-        contacts[c].friction = arena[base + layout[FRICTION]]
-        for i in range(2):
-            contacts[c].geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
+        _read_contact(arena, arena32, layout, c, contacts[c])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c: int, contact: Any) -> None:
+    base = c * layout[STRIDE]
+    for i in range(3):
+        contact.position[i] = arena[base + layout[POSITION] + i]
+    for i in range(9):
+        contact.frame[i] = arena[base + layout[FRAME] + i]
+    contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
+    for i in range(2):
+        contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -296,7 +315,7 @@ def _choose(
     joined, slack = 0, -options[TOLERANCE]
     for c in range(contacts.shape[0]):
         if not contacts[c].chosen and _normal_velocity(bodies, geoms, com, after, contacts[c]) < slack:
-            contacts[c].chosen, joined = _JOINED, joined + 1
+            contacts[c].chosen, joined = 1, joined + 1
     for s in range(specs.shape[0]):
         spec = specs[s]
         if spec.shape == LINE_LIMIT:
@@ -553,7 +572,7 @@ def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits
             if warm[at] == contacts[c].geom[0] and warm[at + 1] == contacts[c].geom[1]:
                 for i in range(3):
                     guess[3 * c + i] = warm[at + 2 + i]
-                contacts[c].chosen = _JOINED if guess[3 * c] > 0.0 else 0
+                contacts[c].chosen = guess[3 * c] > 0.0
                 j = k + 1
                 break
 
