@@ -61,8 +61,8 @@ class Simulator:
     ) -> Jacobian:
         """Derivative of the step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q.
 
-        Right after `step` with the same arguments, it builds on that step instead of taking it again. With "force" among
-        the outputs, `J["force", "q"]` is that of the contact forces, in the order of the step's contacts.
+        Right after `step` with the same arguments, it builds on that step instead of taking it again. With "force"
+        among the outputs, `J["force", "q"]` is that of the contact forces, in the order of the step's contacts.
         """
         if wrt.__class__ is not tuple or wrt not in self._known_wrt:
             wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
@@ -142,8 +142,14 @@ class Simulator:
         at_q, at_v = by_q[T].copy(), by_v[T].copy()
         for t in reversed(range(T)):
             back = self._engine.pullback(
-                trajectory.q[t], trajectory.v[t], trajectory.u[t], trajectory.tau[t], at_q, at_v,
-                by_force[t], wrt,
+                trajectory.q[t],
+                trajectory.v[t],
+                trajectory.u[t],
+                trajectory.tau[t],
+                at_q,
+                at_v,
+                by_force[t],
+                wrt,
             )
             controls[t], forces[t] = back["u"], back["tau"]
             for name in wrt:
@@ -214,7 +220,9 @@ class Simulator:
         for name in names:
             if name in known:
                 continue
-            raise NotDifferentiable(f"{_model_name(self.contact)} has no derivative by {name!r}; it has by {', '.join(known)}")
+            raise NotDifferentiable(
+                f"{_model_name(self.contact)} has no derivative by {name!r}; it has by {', '.join(known)}"
+            )
         return names
 
 

@@ -177,7 +177,9 @@ def _parameter_direction(scene: Scene, name: str, rng: np.random.Generator) -> A
     value = scene.parameters[name]
     noise = rng.normal(size=value.shape)
     if name == "size":  # that of planes is drawn only, that of meshes comes from their data
-        fixed = np.isin(scene.shared_model.geom_type, (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_MESH)))
+        fixed = np.isin(
+            scene.shared_model.geom_type, (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_MESH))
+        )
         return value * noise * ~fixed[:, None]
     if name in ("mass", "damping", "armature", "friction", "restitution", "frictionloss"):
         return value * noise  # what weighs nothing goes on weighing nothing

@@ -32,7 +32,7 @@ _LIVE = (
 
 
 class Bundle:
-    """`numbers` holds the fixed arrays one after the other, `live` is MuJoCo's block, `table` says where each begins."""
+    """`numbers` holds the fixed arrays one after the other, `live` is MuJoCo's block, `table` says where each is."""
 
     def __init__(self, d: mujoco.MjData, fixed: Mapping[str, NDArray[np.float64 | np.int64]]) -> None:
         pieces = [np.ascontiguousarray(fixed[name]).ravel().view(np.float64) for name in _FIXED]

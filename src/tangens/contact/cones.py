@@ -133,7 +133,7 @@ def violations(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, fl
     signorini, cone, dissipation = 0.0, 0.0, 0.0
     for b in range(blocks.shape[0]):
         kind, a, bound = blocks[b].kind, blocks[b].start, blocks[b].bound
-        if kind == CONTACT or kind == LIMIT:
+        if kind in (CONTACT, LIMIT):
             signorini = max(signorini, abs(min(blocks[b].scale * impulse[a], sigma[a])))
         if kind == CONTACT:
             radius = bound * impulse[a]

@@ -93,7 +93,11 @@ class Constraints:
             self._add(LINE_LIMIT, _joint_line(m, j), low=low, high=high)
 
     def _add_equality(self, m: mujoco.MjModel, e: int) -> None:
-        kind, (one, two), data = int(m.eq_type[e]), m.eq_obj1id[e : e + 1].tolist() + m.eq_obj2id[e : e + 1].tolist(), m.eq_data[e]
+        kind, (one, two), data = (
+            int(m.eq_type[e]),
+            m.eq_obj1id[e : e + 1].tolist() + m.eq_obj2id[e : e + 1].tolist(),
+            m.eq_data[e],
+        )
         equality = mujoco.mjtEq
         if kind in (int(equality.mjEQ_JOINT), int(equality.mjEQ_TENDON)):
             joints = kind == int(equality.mjEQ_JOINT)

@@ -68,8 +68,8 @@ class Ncp(ContactModel):
         tolerance: residual of the contact problem that counts as solved [m/s].
         max_iterations: sweeps and Newton steps before the solver gives up and says so.
         collision_gradient: how the derivative sees contacts move with their bodies: "analytic" (exact, curvature
-            included), "randomized" (smoothed over nearby poses, paper 2's choice) or "none" (each contact stays fixed on
-            the first of its bodies).
+            included), "randomized" (smoothed over nearby poses, paper 2's choice) or "none" (each contact stays
+            fixed on the first of its bodies).
         samples: poses per contact that "randomized" looks at.
         scale: deviation of those poses [m, rad].
         seed: of the random poses; a derivative depends on its arguments and this alone.
@@ -216,13 +216,12 @@ class NcpEngine:
         force: dict[str, Array] = {}
         integrate = self._integration(lin.v_next)
         for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
-            shape = R.shape[1:]
-            R, C = R.reshape(len(v), -1), C.reshape(len(T.T), -1)
+            shape, by_force, by_law = R.shape[1:], R.reshape(len(v), -1), C.reshape(len(T.T), -1)
             if name not in _INPUTS:
-                by_parameter = P @ R - T @ C
+                by_parameter = P @ by_force - T @ by_law
                 blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
             if with_force:
-                d_impulse = -lin.A_inverse @ (_times_B(lin.slide, lin.Y @ R) + C)
+                d_impulse = -lin.A_inverse @ (_times_B(lin.slide, lin.Y @ by_force) + by_law)
                 force[name] = self._force_rows(lin, d_impulse, lin.turn if name == "q" else None).reshape(-1, 3, *shape)
         return Jacobian({name: blocks[name] for name in wrt}, force if with_force else None, not lin.ambiguous)
 
@@ -271,7 +270,10 @@ class NcpEngine:
                     CONTACT_PARAMETERS.index(name),
                 )  # fmt: skip
                 shape = (-1, 3) if name == "size" else (-1,)
-                out[name] = R.reshape(nv, *shape), C.reshape(m, *shape) if m else np.zeros((0, *R.reshape(nv, *shape).shape[1:]))
+                out[name] = (
+                    R.reshape(nv, *shape),
+                    C.reshape(m, *shape) if m else np.zeros((0, *R.reshape(nv, *shape).shape[1:])),
+                )
             else:
                 a = (lin.v_next - v) / h
                 force = h * self._dynamics.parameter_forces.by(name, q, v, a, regressors)
@@ -318,7 +320,11 @@ class NcpEngine:
         """Contacts that push, with the place of each one's first row among the active ones, and all frames."""
         contacts, blocks, _ = self._read()
         places = {int(row): place for place, row in enumerate(lin.active)}
-        pairs = [(int(b["source"]), places[int(b["start"])]) for b in blocks if b["source"] >= 0 and int(b["start"]) in places]
+        pairs = [
+            (int(b["source"]), places[int(b["start"])])
+            for b in blocks
+            if b["source"] >= 0 and int(b["start"]) in places
+        ]
         return pairs, contacts["frame"].reshape(-1, 3, 3)
 
     def _contact_forces(self) -> Array:

@@ -7,8 +7,8 @@ row of the constraints that push. Differentiated by any input θ:
 
 R_θ: how forces change with everything else held. K_θ: how the velocities that rows measure, with their targets,
 change at fixed v⁺. c_θ: how the laws themselves change (friction). A = B·G + the sliding laws (Eqs. 10 and 16 of the
-paper). So dv⁺ = P·R_θ − T·(B·K_θ + c_θ) with T = Y·A⁻¹ and P = (M + h·D)⁻¹ − T·B·Yᵀ: two small matrices serve every input, and
-their transposes the reverse mode. Contacts that break take no part.
+paper). So dv⁺ = P·R_θ − T·(B·K_θ + c_θ) with T = Y·A⁻¹ and P = (M + h·D)⁻¹ − T·B·Yᵀ: two small matrices serve every
+input, and their transposes the reverse mode. Contacts that break take no part.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def _add_constraints(
                 _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, gain, J[first], K[0, r], K[1, r])
         else:
             spec = specs[-1 - block.source]
-            if spec.shape == CONNECT or spec.shape == WELD:
+            if spec.shape in (CONNECT, WELD):
                 tie_points(spec, xpos, xquat, points)
                 f[:] = 0.0
                 for i in range(width):

@@ -91,8 +91,8 @@ def parameter_terms(
                     C[r, contact.geom[side]] += share * approach
             elif parameter == _SIZE:
                 _add_size(
-                    fixed, live, table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first], w.v_next,
-                    v, w.J, frozen, R, C[r : r + 3],
+                    fixed, live, table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first],
+                    w.v_next, v, w.J, frozen, R, C[r : r + 3],
                 )  # fmt: skip
         r += block.width
     if parameter == _SIZE:

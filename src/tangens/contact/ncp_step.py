@@ -65,7 +65,7 @@ Records = NDArray[np.void]
 
 # Entries of `options`.
 TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS, SOLVER = range(8)
-# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles; geoms and the last stride in int32.
+# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last two count in int32.
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
 _NEVER = 1e6  # a target that no velocity violates
 _IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
@@ -119,8 +119,8 @@ def step(
         _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
         for _ in range(_ROUNDS):
             nb, n = _build(
-                dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts, blocks,
-                w.J, w.g, w.rate, w.impulse,
+                dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts,
+                blocks, w.J, w.g, w.rate, w.impulse,
             )  # fmt: skip
             w.counts[0], w.counts[1] = nb, n
             if n == 0:
@@ -162,7 +162,11 @@ def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, mos
     """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
     dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
     geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
-    cdof, com, xpos = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3), take_rows(live, table, GEOM_XPOS, 3)
+    cdof, com, xpos = (
+        take_rows(live, table, CDOF, 6),
+        take_rows(live, table, COM, 3),
+        take_rows(live, table, GEOM_XPOS, 3),
+    )
     nv = dofs.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
     spread(dofs, cdof, take(live, table, QVEL), before, after)
@@ -392,7 +396,7 @@ def _build(
         spec = specs[s]
         shape = spec.shape
         for side in range(2 if shape == LINE_LIMIT else 1):
-            if (shape == LINE_LIMIT or shape == BALL_LIMIT) and not limits[2 * s + side]:  # noqa: PLR1714
+            if shape in (LINE_LIMIT, BALL_LIMIT) and not limits[2 * s + side]:
                 continue
             block, width = blocks[b], 6 if shape == WELD else 3 if shape == CONNECT else 1
             block.start, block.width, block.source = r, width, -1 - s

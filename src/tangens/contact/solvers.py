@@ -134,7 +134,7 @@ def _set_what_is_known(
         probe = impulse[a] - sigma[a] / blocks[b].scale
         if kind == DRY and abs(probe) > bound:
             base[a] = math.copysign(bound, probe)
-        elif (kind == CONTACT or kind == LIMIT) and probe <= 0.0:
+        elif kind in (CONTACT, LIMIT) and probe <= 0.0:
             for i in range(a, a + blocks[b].width):
                 base[i] = 0.0
         else:

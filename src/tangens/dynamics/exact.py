@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tangens.dynamics.force_elements import ACTUATOR, effective_armature, tabulate, unpack
 from tangens.dynamics.forces import evaluate_forces
-from tangens.dynamics.parameter_forces import PARAMETERS, GravityCompensation, ParameterForces, has_gravcomp
+from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces, has_gravcomp
 from tangens.dynamics.tangent import integrate_rows
 from tangens.dynamics.tree import build_tree
 

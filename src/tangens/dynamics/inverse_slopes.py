@@ -231,7 +231,8 @@ def _inertia_times(
 
 @numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _cross(
-    a: float, b: float, c: float, d: float, e: float, f: float, u: float, v: float, w: float, x: float, y: float, z: float
+    a: float, b: float, c: float, d: float, e: float, f: float,
+    u: float, v: float, w: float, x: float, y: float, z: float,
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
     """Cross product of two motions."""
     return (

@@ -34,13 +34,16 @@ class GravityCompensation:
         self._data = self.pin.createData()
 
     def force(self, q_pin: Array) -> Array:
+        """Generalised force."""
         return np.array(pin.computeGeneralizedGravity(self.pin, self._data, q_pin))
 
     def force_by_q(self, q_pin: Array) -> Array:
+        """Its slope, (nv, nv)."""
         return np.array(pin.computeGeneralizedGravityDerivatives(self.pin, self._data, q_pin))
 
 
 def has_gravcomp(m: mujoco.MjModel) -> bool:
+    """Whether a model compensates gravity at all."""
     off, flags = mujoco.mjtDisableBit, int(m.opt.disableflags)
     passive = int(off.mjDSBL_SPRING) | int(off.mjDSBL_DAMPER)
     # With springs and dampers both disabled, MuJoCo computes no passive force at all.
