@@ -61,14 +61,22 @@ EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
 class Step:
     """The result of one time step."""
 
-    __slots__ = ("_contacts", "solver", "state")
+    __slots__ = ("_contacts", "_solver", "state")
 
-    def __init__(self, state: State, contacts: Contacts | Callable[[], Contacts], solver: SolverReport) -> None:
+    def __init__(
+        self, state: State, contacts: Contacts | Callable[[], Contacts], solver: SolverReport | Callable[[], SolverReport]
+    ) -> None:  # fmt: skip
         self.state = state
         """Where the scene is after the step."""
-        self.solver = solver
-        """How well the contact problem was solved."""
         self._contacts = contacts
+        self._solver = solver
+
+    @property
+    def solver(self) -> SolverReport:
+        """How well the contact problem was solved."""
+        if not isinstance(self._solver, SolverReport):
+            self._solver = self._solver()
+        return self._solver
 
     @property
     def contacts(self) -> Contacts:
@@ -97,7 +105,9 @@ class Jacobian(Mapping[tuple[str, str], Array]):
 
     __slots__ = ("_force", "_inputs", "unique")
 
-    def __init__(self, inputs: dict[str, Array], force: dict[str, Array] | None = None, unique: bool = True) -> None:
+    def __init__(
+        self, inputs: Mapping[str, Array], force: Mapping[str, Array] | None = None, unique: bool = True
+    ) -> None:
         self._inputs = inputs  # per input: its blocks stacked over q and v, shape (2, nv, ...)
         self._force = force
         self.unique = unique

@@ -29,10 +29,8 @@ class State:
 
     @classmethod
     def trusted(cls, q: Array, v: Array) -> Self:
-        """A state of arrays that are known to be fresh, finite and float64: a step's result, made without checks."""
+        """A state of arrays that are known to be fresh, finite, float64 and read-only: a step's result, without checks."""
         state = object.__new__(cls)
-        q.setflags(write=False)  # quicker than the attribute
-        v.setflags(write=False)
         _set_q(state, q)
         _set_v(state, v)
         return state

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -146,6 +146,8 @@ class NcpEngine:
         })  # fmt: skip
         self._bundle = bundle.numbers, bundle.live, bundle.table
         self._elements = self._dynamics.packed_elements
+        self._no_gravcomp = None if m.body_gravcomp.any() else self._dynamics.gravity_compensation(m.qpos0)
+        self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
         self._arena = _NO_ARENA
         self._margins = m.geom_gap, options.margin
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
@@ -185,26 +187,27 @@ class NcpEngine:
         error = result[1]
         if error == math.inf:
             raise SolverError(diverged(self._h))
-        report = SolverReport(error <= self._tolerance, *result)
+        out.setflags(write=False)  # and with it all views
         state = State.trusted(out[:nq], out[nq : nq + nv])
+        report = partial(SolverReport, error <= self._tolerance, *result)
         return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
         if not (self._solved and _same(*self._inputs, q, v, u, tau)):
             self.step(q, v, u, tau)
-        nv, nu = len(v), len(u) if "u" in wrt else 0
-        by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
+        by_state = np.empty((3, 2, *self._square))
+        by_u = np.empty((2, len(v), len(u))) if "u" in wrt else self._no_u
         frozen = _EXACT if self._response is None else self._response()
         if with_force or not _INPUTS.issuperset(wrt):
             return self._jacobian_in_parts(q, v, wrt, with_force, frozen, by_state, by_u)
+        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q)
         unknown, ambiguous = differentiate(
-            *self._bundle, self._rows, self._nc, self._elements, *self._dynamics.gravity_compensation(q), self._memory,
-            frozen, by_state, by_u,
-        )  # fmt: skip
+            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, frozen, by_state, by_u
+        )
         if unknown >= 0:
             self._refuse(unknown)
-        return Jacobian(_state_blocks(by_state, by_u, wrt), unique=not ambiguous)
+        return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
 
     def _jacobian_in_parts(
         self, q: Array, v: Array, wrt: Sequence[str], with_force: bool, frozen: Array, by_state: Array, by_u: Array
@@ -212,7 +215,7 @@ class NcpEngine:
         """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
         lin = self._linearize(q, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
         P, T = forward(self._settings, self._elements, lin, by_state, by_u)
-        blocks = _state_blocks(by_state, by_u, [name for name in wrt if name in _INPUTS])
+        blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
         force: dict[str, Array] = {}
         integrate = self._integration(lin.v_next)
         for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
@@ -371,11 +374,24 @@ _EXACT = np.zeros((0, 7, 6))
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
 
-def _state_blocks(by_state: Array, by_u: Array, wrt: Sequence[str]) -> dict[str, Array]:
-    return {name: by_u if name == "u" else by_state[_COLUMN[name]] for name in wrt}
+class _StateBlocks(Mapping[str, Array]):
+    """Blocks by q, v, tau and u, cut out of the compiled function's arrays when somebody asks."""
 
+    __slots__ = ("_by_state", "_by_u", "_names")
 
-_COLUMN = {"q": 0, "v": 1, "tau": 2}
+    def __init__(self, by_state: Array, by_u: Array, names: Sequence[str]) -> None:
+        self._by_state, self._by_u, self._names = by_state, by_u, names
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._by_u if name == "u" else self._by_state[("q", "v", "tau").index(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _times_B(slide: Array, X: Array) -> Array:  # noqa: N802

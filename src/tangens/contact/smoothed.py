@@ -85,7 +85,7 @@ class _SmoothedEngine:
         report = SolverReport(
             all(step.solver.converged for step in steps), sum(step.solver.iterations for step in steps), *worst[2:]
         )
-        return Step(State.trusted(integrate(self._layout, q, self._h * v_next), v_next), contacts, report)
+        return Step(State(integrate(self._layout, q, self._h * v_next), v_next), contacts, report)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """The mean of the samples' derivatives."""
