@@ -86,7 +86,7 @@ class Ncp(ContactModel):
     margin: float = 0.01
     solver: str = "newton"
     tolerance: float = 1e-10
-    max_iterations: int = 20_000
+    max_iterations: int = 6_000
     collision_gradient: str = "analytic"
     samples: int = 32
     scale: float = 1e-2
@@ -156,12 +156,12 @@ class NcpEngine:
         self._response = self._response_rule(options)
         self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
         self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
-        self._solved = False
+        self._solved: tuple[Array, Array] | None = None
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
         """Advance by one time step."""
         m, d = self._m, self._d
-        self._solved = False
+        self._solved = None
         _write(*self._inputs, q, v, u, tau)
         mujoco.mj_kinematics(m, d)
         mujoco.mj_comPos(m, d)
@@ -183,7 +183,7 @@ class NcpEngine:
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
         result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)
-        self._solved = True
+        self._solved = q, v
         error = result[1]
         if error == math.inf:
             raise SolverError(diverged(self._h))
@@ -194,7 +194,7 @@ class NcpEngine:
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
-        if not (self._solved and _same(*self._inputs, q, v, u, tau)):
+        if not self._is_solved(q, v, u, tau):
             self.step(q, v, u, tau)
         by_state = np.empty((3, 2, *self._square))
         by_u = np.empty((2, len(v), len(u))) if "u" in wrt else self._no_u
@@ -232,7 +232,7 @@ class NcpEngine:
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
-        if not (self._solved and _same(*self._inputs, q, v, u, tau)):
+        if not self._is_solved(q, v, u, tau):
             self.step(q, v, u, tau)
         frozen = _EXACT if self._response is None else self._response()
         lin = self._linearize(q, with_u=True, with_turn=dforce is not None, frozen=frozen)
@@ -356,6 +356,15 @@ class NcpEngine:
             out[row : row + 3] = frames[c] @ dforce[c] / self._h
         return out
 
+    def _is_solved(self, q: Array, v: Array, u: Array, tau: Array) -> bool:
+        """Whether the step taken last was from these inputs; arrays of a State cannot have changed since."""
+        if self._solved is None:
+            return False
+        if q is self._solved[0] and v is self._solved[1] and not q.flags.writeable:
+            return bool(_same(*self._inputs[2:], u, tau))
+        _, _, control, applied = self._inputs
+        return bool(_same(self._inputs[0], self._inputs[1], q, v) and _same(control, applied, u, tau))
+
     def _grow(self, contacts: int) -> None:
         """More memory, for more contacts than ever before."""
         self._capacity = capacity = max(2 * contacts, 8)
@@ -467,15 +476,12 @@ def _write(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: A
 
 
 @numba.njit(cache=True)
-def _same(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array) -> bool:
-    """Whether these are the inputs that were set last."""
-    for i in range(q.shape[0]):
-        if qpos[i] != q[i]:
+def _same(a: Array, b: Array, x: Array, y: Array) -> bool:
+    """Whether a is x and b is y, number by number."""
+    for i in range(a.shape[0]):
+        if a[i] != x[i]:
             return False
-    for i in range(v.shape[0]):
-        if qvel[i] != v[i] or applied[i] != tau[i]:
-            return False
-    for i in range(u.shape[0]):  # noqa: SIM110  (plain loops compile to the quickest code)
-        if ctrl[i] != u[i]:
+    for i in range(b.shape[0]):  # noqa: SIM110  (plain loops compile to the quickest code)
+        if b[i] != y[i]:
             return False
     return True

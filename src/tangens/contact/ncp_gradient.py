@@ -49,6 +49,7 @@ from tangens.contact.bundle import (
 )
 from tangens.contact.cones import BREAKING, CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
 from tangens.contact.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
+from tangens.contact.dense import lower_squared, multiply, times_lower_transposed
 from tangens.contact.generalized_inverse import invert
 from tangens.contact.ncp_step import (
     DAMPING,
@@ -126,16 +127,24 @@ def linearize(
     _yield_to_limits(blocks, w.G, int(w.counts[1]))
     active = _active_rows(blocks)
     m = active.shape[0]
-    R, K = np.zeros((2, nv, nv)), np.zeros((2, m, nv))
+    # Few allocations: each costs as much as a small product.
+    zeros = np.zeros(2 * nv * nv + 2 * m * nv + 6 * nv + 4 * m)
+    R, at = zeros[: 2 * nv * nv].reshape(2, nv, nv), 2 * nv * nv
+    K, at = zeros[at : at + 2 * m * nv].reshape(2, m, nv), at + 2 * m * nv
+    outside, slide = zeros[at : at + 6 * nv].reshape(nv, 6), zeros[at + 6 * nv :].reshape(m, 4)
+    room = np.empty(15 * nv + nv * nv + 2 * m * nv)
+    a, force, v_next = room[:nv], room[nv : 2 * nv], room[2 * nv : 3 * nv]
+    before, after = room[3 * nv : 9 * nv].reshape(nv, 6), room[9 * nv : 15 * nv].reshape(nv, 6)
+    at = 15 * nv + nv * nv
+    W, half, Y = room[15 * nv : at].reshape(nv, nv), room[at : at + m * nv], room[at + m * nv :].reshape(m, nv)
     R_u = np.zeros((nv, u.shape[0] if with_u else 0))
-    a, before, after = np.empty(nv), np.empty((nv, 6)), np.empty((nv, 6))
     for i in range(nv):
         a[i] = (w.v_next[i] - v[i]) / h
-    evaluate_forces(elements, np.empty(nv), q, v, u, take(live, table, APPLIED), gravcomp)
+        v_next[i] = w.v_next[i]
+    evaluate_forces(elements, force, q, v, u, take(live, table, APPLIED), gravcomp)
     _add_joint_forces(dofs, column, options, elements, M, v, a, R, R_u)
     if gravcomp_q.shape[0]:
         R[0] += h * gravcomp_q
-    outside = np.zeros((nv, 6))
     turn = np.zeros((nc if with_turn else 0, 3, nv))
     unknown, feeds_back = -1, False
     if m:
@@ -153,17 +162,16 @@ def linearize(
     spread(dofs, cdof, v, before, after)
     cinert = take_rows(live, table, CINERT, 10)
     add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
-    W, half, Y = np.empty((nv, nv)), np.empty((m, nv)), np.empty((m, nv))
     tree_solve.square_root(dofs, column, w.L, w.d, W)
     for r in range(m):
-        half[r] = w.half[active[r]]
-    np.dot(half, W.T, Y)
-    slide = np.zeros((m, 4))
+        for i in range(nv):
+            half[r * nv + i] = w.half[active[r], i]
+    times_lower_transposed(half.reshape(m, nv), W, Y)
     A = _laws(active, blocks, w.impulse, w.sigma, w.G, int(w.counts[1]), slide)
     A_inverse, rank = invert(A.copy())
     ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
     return Linearization(
-        unknown, feeds_back, ambiguous, w.v_next.copy(), R, R_u, K, W, Y, A_inverse, slide, active, turn
+        unknown, feeds_back, ambiguous, v_next, R, R_u, K, W, Y, A_inverse, slide, active, turn
     )  # fmt: skip
 
 
@@ -173,24 +181,27 @@ def forward(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
     nv, m, h = lin.W.shape[0], lin.Y.shape[0], options[TIMESTEP]
-    P, T, TB, product = np.empty((nv, nv)), np.empty((nv, m)), np.empty((nv, m)), np.empty((nv, nv))
-    np.dot(lin.W, lin.W.T, P)
+    room = np.empty(2 * nv * nv + 2 * nv * m)
+    P, product = room[: nv * nv].reshape(nv, nv), room[nv * nv : 2 * nv * nv].reshape(nv, nv)
+    at = 2 * nv * nv + nv * m
+    T, TB = room[2 * nv * nv : at].reshape(nv, m), room[at:].reshape(nv, m)
+    lower_squared(lin.W, P)
     if m:
-        np.dot(lin.Y.T, lin.A_inverse, T)
+        multiply(lin.Y.T, lin.A_inverse, T)
         TB[:] = T
         _transpose_B(lin.slide, TB)
-        np.dot(TB, lin.Y, product)
+        multiply(TB, lin.Y, product)
         P -= product
     for x in range(2):
-        np.dot(P, lin.R[x], by_state[x, 1])
+        multiply(P, lin.R[x], by_state[x, 1])
         if m and (x == 0 or lin.feeds_back):
-            np.dot(TB, lin.K[x], product)
+            multiply(TB, lin.K[x], product)
             by_state[x, 1] -= product
     for i in range(nv):
         for j in range(nv):
             by_state[2, 1, i, j] = h * P[i, j]
     if by_u.shape[2]:
-        np.dot(P, lin.R_u, by_u[1])
+        multiply(P, lin.R_u, by_u[1])
     integrate_rows(unpack(elements)[1], lin.v_next, h, by_state, by_u)
     return P, T
 

@@ -23,9 +23,9 @@ SOLVERS = ("newton", "admm")
 """By name; compiled code knows them by their place here."""
 _NEWTON, _ADMM = 0, 1
 # Numbers of sweeps at which the search forgets the guess, and at which it tries ADMM.
-_START_AFRESH, _TRY_THE_OTHER = 16, 256
+_START_AFRESH, _TRY_THE_OTHER = 8, 256
 # Newton's compliances, in turn: what one stumbles over, another may not. Measured on motions of go1, g1 and humanoid.
-_COMPLIANCES = (1e-12, 1e-6, 1e-8, 1e-4, 1e-10)
+_COMPLIANCES = (1e-8, 1e-8, 1e-6, 1e-8, 1e-4, 1e-6, 1e-10, 1e-12)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -287,8 +287,8 @@ def solve(
     velocity(G, g, impulse, sigma)
     total, error = 0, residual(blocks, impulse, sigma)
     if error > tolerance and solver == _NEWTON:
-        total, error = newton(G, g, blocks, impulse, sigma, 8, tolerance, _COMPLIANCES[0])
-    sweeps, turn, near, near_sigma = 4, 0, impulse.copy(), np.empty_like(sigma)
+        total, error = newton(G, g, blocks, impulse, sigma, 10, tolerance, _COMPLIANCES[0])
+    sweeps, turn, near, near_sigma = 2, 1, impulse.copy(), np.empty_like(sigma)
     while not error <= tolerance and total < iterations:
         if sweeps == _START_AFRESH:
             near[:] = 0.0
@@ -300,7 +300,8 @@ def solve(
             taken = gauss_seidel(G, blocks, near, near_sigma, sweeps, 0.1 * tolerance)
             trial[:] = near
         velocity(G, g, trial, near_sigma)
-        more, found = newton(G, g, blocks, trial, near_sigma, 60, tolerance, _COMPLIANCES[turn % len(_COMPLIANCES)])
+        compliance = _COMPLIANCES[turn % len(_COMPLIANCES)]
+        more, found = newton(G, g, blocks, trial, near_sigma, 10 if turn < 3 else 60, tolerance, compliance)
         total, turn = total + taken + more, turn + 1
         if found < error or not math.isfinite(error):
             error = found

@@ -1,0 +1,54 @@
+"""Products of small matrices.
+
+Between other work, calling BLAS costs a microsecond or more whatever the size, so small products are plain loops.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_WORTH_BLAS = 2000  # multiplications
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+def multiply(A: Array, B: Array, out: Array) -> None:
+    """Out ← A·B."""
+    n, inner = A.shape
+    columns = B.shape[1]
+    if n * inner * columns > _WORTH_BLAS:
+        np.dot(A, B, out)
+        return
+    for i in range(n):
+        for j in range(columns):
+            out[i, j] = 0.0
+        for k in range(inner):
+            a = A[i, k]
+            for j in range(columns):
+                out[i, j] += a * B[k, j]
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def times_lower_transposed(A: Array, W: Array, out: Array) -> None:
+    """Out ← A·Wᵀ for a lower triangular W."""
+    for r in range(A.shape[0]):
+        for i in range(W.shape[0]):
+            total = 0.0
+            for k in range(i + 1):
+                total += A[r, k] * W[i, k]
+            out[r, i] = total
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def lower_squared(W: Array, out: Array) -> None:
+    """Out ← W·Wᵀ for a lower triangular W."""
+    for i in range(W.shape[0]):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(j + 1):
+                total += W[i, k] * W[j, k]
+            out[i, j] = total
+            out[j, i] = total
