@@ -64,8 +64,11 @@ class Step:
     __slots__ = ("_contacts", "_solver", "state")
 
     def __init__(
-        self, state: State, contacts: Contacts | Callable[[], Contacts], solver: SolverReport | Callable[[], SolverReport]
-    ) -> None:  # fmt: skip
+        self,
+        state: State,
+        contacts: Contacts | Callable[[], Contacts],
+        solver: SolverReport | Callable[[], SolverReport],
+    ) -> None:
         self.state = state
         """Where the scene is after the step."""
         self._contacts = contacts

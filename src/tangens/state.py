@@ -29,7 +29,7 @@ class State:
 
     @classmethod
     def trusted(cls, q: Array, v: Array) -> Self:
-        """A state of arrays that are known to be fresh, finite, float64 and read-only: a step's result, without checks."""
+        """A state of arrays known to be fresh, finite, float64 and read-only: a step's result, made without checks."""
         state = object.__new__(cls)
         _set_q(state, q)
         _set_v(state, v)
