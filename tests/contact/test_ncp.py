@@ -219,6 +219,24 @@ class TestSolvers:
         assert end.solver.residual <= 1e-8
         np.testing.assert_allclose(end.state.v, 0.0, atol=1e-9)
 
+    def test_contacts_are_read_where_mujoco_puts_them(self) -> None:
+        """The engine reads MuJoCo's memory by itself: it must be where it was in the first step, field by field."""
+        scene = robots.get("ant")
+        simulator = tg.Simulator(scene, contact="ncp")
+        engine: Any = simulator._engine
+        state = simulator.initial_state()
+        rng, seen = np.random.default_rng(0), 0
+        for _ in range(200):
+            out = simulator.step(state, rng.uniform(-1, 1, size=scene.nu))
+            found = engine._d.contact
+            seen += len(found.dist)
+            np.testing.assert_array_equal(out.contacts.position, found.pos.reshape(-1, 3))
+            np.testing.assert_array_equal(out.contacts.normal, found.frame.reshape(-1, 9)[:, :3])
+            np.testing.assert_array_equal(out.contacts.distance, found.dist)
+            np.testing.assert_array_equal(out.contacts.geom, found.geom.reshape(-1, 2))
+            state = out.state
+        assert seen > 100
+
     def test_a_diverged_motion_does_not_spoil_the_next(self) -> None:
         scene = tg.scenes.quadruped()
         simulator = tg.Simulator(scene, contact="ncp")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from functools import cache
 
 import mujoco
 import numba
@@ -59,3 +60,35 @@ def take(buffer: Array, table: IntArray, field: int) -> Array:
 def take_rows(buffer: Array, table: IntArray, field: int, width: int) -> Array:
     """One array of the bundle, with rows of the given width."""
     return buffer[table[field, 0] : table[field, 0] + table[field, 1]].reshape(table[field, 1] // width, width)
+
+
+_CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom")
+
+
+@cache
+def contact_layout() -> tuple[int, ...]:
+    """Where the fields of a contact stand in MuJoCo's memory, in doubles; geoms, and the size of it all, in int32."""
+    m = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><geom size='1'/><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    views = [getattr(d.contact, name) for name in _CONTACT_FIELDS]
+    offsets = [view.ctypes.data - d.contact.dist.ctypes.data for view in views]
+    stride = views[0].strides[0]
+    return stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4
+
+
+def contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32]]:
+    """MuJoCo's own contacts, as numbers and as integers.
+
+    Reading them through MuJoCo's Python objects would take longer than solving for the contacts of a small robot. They
+    stand at the beginning of its arena, in all steps.
+    """
+    start = d.contact.dist.ctypes.data
+    numbers = np.ctypeslib.as_array((ctypes.c_double * (d.narena // 8)).from_address(start))
+    integers = np.ctypeslib.as_array((ctypes.c_int32 * (d.narena // 4)).from_address(start))
+    return numbers, integers
+
+
+NO_ARENA = np.zeros(1), np.zeros(1, dtype=np.int32)

@@ -10,11 +10,10 @@ gravity, at the modes of the step: nothing is smoothed unless `collision_gradien
 from __future__ import annotations
 
 import copy
-import ctypes
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import mujoco
@@ -28,12 +27,12 @@ from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact import workspace
 from tangens.contact.base import ContactModel, Engine
-from tangens.contact.bundle import Bundle
+from tangens.contact.bundle import NO_ARENA, Bundle, contact_layout, contact_memory
 from tangens.contact.cones import BREAKING, MODE_NAMES
 from tangens.contact.constraints import Constraints
+from tangens.contact.detection import polish_contacts, set_margins
 from tangens.contact.ncp_gradient import Linearization, differentiate, forward, linearize, reverse
 from tangens.contact.ncp_parameters import CONTACT_PARAMETERS, parameter_terms
-from tangens.contact.ncp_step import polish_contacts, set_margins
 from tangens.contact.ncp_step import step as compiled_step
 from tangens.contact.solvers import SOLVERS
 from tangens.dynamics.chains import pack_tree
@@ -142,13 +141,13 @@ class NcpEngine:
             "options": bundle_options,
             "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
             "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
-            "arena_layout": np.array(_contact_layout()),
+            "arena_layout": np.array(contact_layout()),
         })  # fmt: skip
         self._bundle = bundle.numbers, bundle.live, bundle.table
         self._elements = self._dynamics.packed_elements
         self._no_gravcomp = None if m.body_gravcomp.any() else self._dynamics.gravity_compensation(m.qpos0)
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
-        self._arena = _NO_ARENA
+        self._arena = NO_ARENA
         self._margins = m.geom_gap, options.margin
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         self._settings, self._layout = bundle_options, layout
@@ -176,8 +175,8 @@ class NcpEngine:
         nc = self._nc = d.ncon
         if nc > self._capacity:
             self._grow(nc)
-        if nc and self._arena is _NO_ARENA:
-            self._arena = _contact_memory(d)
+        if nc and self._arena is NO_ARENA:
+            self._arena = contact_memory(d)
         if nc and self._curved:
             polish_contacts(*self._bundle, nc, *self._arena)
         nq, nv = self._sizes
@@ -418,38 +417,6 @@ def _contacts(found: Array, n: int) -> Contacts:
     geom = found[11 * n : 13 * n].reshape(n, 2).astype(np.int64)
     position, normal, force = (found[a * n : (a + 3) * n].reshape(n, 3) for a in (0, 3, 7))
     return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
-
-
-_CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom")
-
-
-@cache
-def _contact_layout() -> tuple[int, ...]:
-    """Where the fields of a contact stand in MuJoCo's memory, in doubles; geoms, and the size of it all, in int32."""
-    m = mujoco.MjModel.from_xml_string(
-        "<mujoco><worldbody><geom size='1'/><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
-    )
-    d = mujoco.MjData(m)
-    mujoco.mj_forward(m, d)
-    views = [getattr(d.contact, name) for name in _CONTACT_FIELDS]
-    offsets = [view.ctypes.data - d.contact.dist.ctypes.data for view in views]
-    stride = views[0].strides[0]
-    return stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4
-
-
-def _contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32]]:
-    """MuJoCo's own contacts, as numbers and as integers.
-
-    Reading them through MuJoCo's Python objects would take longer than solving for the contacts of a small robot. They
-    stand at the beginning of its arena, in all steps.
-    """
-    start = d.contact.dist.ctypes.data
-    numbers = np.ctypeslib.as_array((ctypes.c_double * (d.narena // 8)).from_address(start))
-    integers = np.ctypeslib.as_array((ctypes.c_int32 * (d.narena // 4)).from_address(start))
-    return numbers, integers
-
-
-_NO_ARENA = np.zeros(1), np.zeros(1, dtype=np.int32)
 
 
 def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:

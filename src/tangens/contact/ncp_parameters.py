@@ -35,8 +35,9 @@ from tangens.contact.bundle import (
 )
 from tangens.contact.cones import CONTACT, DRY, SLIDING
 from tangens.contact.constraints import unpack_constraints
-from tangens.contact.ncp_gradient import approach_of, feedback_gain, pushes, world_force
-from tangens.contact.ncp_step import TIMESTEP, restitution_of
+from tangens.contact.options import TIMESTEP
+from tangens.contact.problem_rows import restitution_of
+from tangens.contact.problem_slopes import approach_of, feedback_gain, pushes, world_force
 from tangens.contact.workspace import carve
 from tangens.dynamics.chains import spread, unpack_tree
 

@@ -102,8 +102,9 @@ class Scene:
     def parameters(self) -> Mapping[str, Array]:
         """The numbers a derivative may be taken by, as read-only arrays.
 
-        friction, restitution (ngeom,); mass (nbody,), com (nbody, 3), inertia (nbody, 6) as xx, yy, zz, xy, xz, yz
-        about the centre of mass in body axes; damping, armature (nv,); gravity (3,).
+        friction, restitution (ngeom,), size (ngeom, 3); mass (nbody,), com (nbody, 3), inertia (nbody, 6) as
+        xx, yy, zz, xy, xz, yz about the centre of mass in body axes; damping, armature, frictionloss (nv,);
+        gravity (3,).
         """
         values = {name: parameter.read(self._model) for name, parameter in PARAMETERS.items()}
         values["restitution"] = self._restitution.copy()

@@ -1,0 +1,133 @@
+"""Where contacts are looked for, and how they come from MuJoCo's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.accuracy import polish
+from tangens.collision.rows import GEOM
+from tangens.collision.shapes import Hulls
+from tangens.contact.bundle import (
+    ARENA_LAYOUT,
+    CDOF,
+    COM,
+    CORNERS,
+    FACE_NORMALS,
+    FACES,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    OPTIONS,
+    QVEL,
+    TREE,
+    take,
+    take_rows,
+)
+from tangens.contact.options import TIMESTEP
+from tangens.contact.workspace import CONTACT_RECORD
+from tangens.dynamics.chains import spread, unpack_tree
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
+
+# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last two count in int32.
+STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
+_POLISHED = 2e-3  # contacts that come so close within the step are worth correcting [m]
+_MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
+
+
+@numba.njit(cache=True, error_model="numpy")
+def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, most: float) -> None:
+    """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
+    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
+    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
+    cdof, com, xpos = (
+        take_rows(live, table, CDOF, 6),
+        take_rows(live, table, COM, 3),
+        take_rows(live, table, GEOM_XPOS, 3),
+    )
+    nv = dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    for g in range(geoms.shape[0]):
+        body = bodies[geoms[g].body]
+        k, speed = body.last_dof, 0.0
+        if k >= 0:
+            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
+            a, b, c = after[k, 0], after[k, 1], after[k, 2]
+            u, v, w = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
+            speed = math.sqrt(u * u + v * v + w * w) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
+        geom_gap[g] = min(0.5 * most, _MARGIN + _AHEAD * h * speed)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def polish_contacts(
+    fixed: Array, live: Array, table: IntArray, nc: int, arena: Array, arena32: NDArray[np.int32]
+) -> None:
+    """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
+    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
+    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
+    hulls = Hulls(
+        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+        take_rows(fixed, table, CORNERS, 3),
+    )  # fmt: skip
+    layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
+    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
+    cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    nv = dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    contact = np.zeros(1, dtype=CONTACT_RECORD)
+    for c in range(nc):
+        _read_contact(arena, arena32, layout, c, contact[0])
+        if contact[0].gap + h * normal_velocity(bodies, geoms, com, after, contact[0]) < _POLISHED:
+            base = c * layout[STRIDE]
+            p = arena[base + layout[POSITION] : base + layout[POSITION] + 3]
+            frame = arena[base + layout[FRAME] : base + layout[FRAME] + 9]
+            gap = polish(geoms, hulls, contact[0].geom, gxpos, gxmat, p, frame, contact[0].gap)
+            arena[base + layout[DISTANCE]] = gap
+
+
+@numba.njit(cache=True, error_model="numpy")
+def read_contacts(arena: Array, arena32: NDArray[np.int32], layout: IntArray, contacts: Records) -> None:
+    """Copy what MuJoCo found: the next step writes over it."""
+    for c in range(contacts.shape[0]):
+        _read_contact(arena, arena32, layout, c, contacts[c])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c: int, contact: Any) -> None:
+    base = c * layout[STRIDE]
+    for i in range(3):
+        contact.position[i] = arena[base + layout[POSITION] + i]
+    for i in range(9):
+        contact.frame[i] = arena[base + layout[FRAME] + i]
+    contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
+    for i in range(2):
+        contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def normal_velocity(bodies: Records, geoms: Records, com: Array, after: Array, contact: Any) -> float:
+    """Velocity of a contact along its normal, its target added."""
+    total = contact.target
+    p, n = contact.position, contact.frame
+    for side in range(2):
+        body = bodies[geoms[contact.geom[side]].body]
+        k = body.last_dof
+        if k < 0:
+            continue
+        x, y, z = p[0] - com[body.root, 0], p[1] - com[body.root, 1], p[2] - com[body.root, 2]
+        a, b, d = after[k, 0], after[k, 1], after[k, 2]
+        total += (2.0 * side - 1.0) * (
+            n[0] * (after[k, 3] + b * z - d * y)
+            + n[1] * (after[k, 4] + d * x - a * z)
+            + n[2] * (after[k, 5] + a * y - b * x)
+        )
+    return total

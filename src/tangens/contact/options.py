@@ -1,0 +1,3 @@
+"""Places of a contact model's numbers in the array that compiled code takes."""
+
+TIMESTEP, IMPLICIT, CORRECTION, CORRECTION_SPEED, DAMPING, TOLERANCE, ITERATIONS, SOLVER = range(8)
