@@ -28,7 +28,9 @@ from tangens.verify import Sample, gradient_errors
 
 Array = NDArray[np.float64]
 
-ROBOTS = ("half_cheetah", "ant", "humanoid", "dm_humanoid", "walker2d", "hopper", "go1", "g1")
+ROBOTS = (
+    "half_cheetah", "ant", "dm_cheetah", "hopper", "dm_humanoid", "humanoid_cmu", "humanoid", "walker2d", "go1", "g1",
+)  # fmt: skip
 STATES = {"quick": 20, "normal": 60, "full": 200}
 TOLERANCE, STEP = 1e-5, 1e-6
 # Differences see the solver's own error divided by their step.
@@ -42,6 +44,8 @@ class Verdict(NamedTuple):
     """Relative error of each state that has a derivative."""
     on_switch: int
     """Misses at which the differences reach across a switch of modes."""
+    ambiguous: int
+    """Misses at which `J.unique` is false: the laws leave v⁺ open, and each step takes one answer of many."""
     refused: int
     """States whose contacts `ncp` does not differentiate yet."""
     lost: int
@@ -56,10 +60,11 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         verdict = found[name] = judge(robot(name), STATES[effort])
         errors = np.array(verdict.errors)
         states, good = len(errors) + verdict.refused, int((errors <= TOLERANCE).sum())
-        unexplained = len(errors) - good - verdict.on_switch
+        unexplained = len(errors) - good - verdict.on_switch - verdict.ambiguous
         rows += [
             at_least(f"gradient, {name}: states within {TOLERANCE:g}", 100 * good / max(states, 1), 95, unit="%"),
             at_most(f"gradient, {name}: misses away from mode switches", unexplained, 0),
+            info(f"gradient, {name}: misses where the step itself is not unique, and says so", verdict.ambiguous),
             info(f"gradient, {name}: states refused as not differentiable", verdict.refused),
             at_most(f"gradient, {name}: motions that diverged while states were looked for", verdict.lost, 0),
         ]
@@ -76,7 +81,7 @@ def robot(name: str) -> Scene:
 def judge(scene: Scene, states: int, seed: int = 0) -> Verdict:
     """Relative errors of ∂v⁺ by state and force at random states in contact."""
     simulator = Simulator(scene, contact=_TIGHT)
-    errors, lost, explained, refused = list[float](), list[str](), 0, 0
+    errors, lost, explained, ambiguous, refused = list[float](), list[str](), 0, 0, 0
     for sample in in_contact(simulator, states, np.random.default_rng(seed), lost):
         try:
             blocks = dict[str, float]()
@@ -89,8 +94,10 @@ def judge(scene: Scene, states: int, seed: int = 0) -> Verdict:
         error = max(error for name, error in blocks.items() if name.startswith("v/"))
         errors.append(error)
         if not error <= TOLERANCE:
-            explained += on_switch(simulator, sample)
-    return Verdict(errors, explained, refused, len(lost))
+            open_answer = not simulator.jacobian(*sample, wrt=("v",)).unique
+            ambiguous += open_answer
+            explained += not open_answer and on_switch(simulator, sample)
+    return Verdict(errors, explained, ambiguous, refused, len(lost))
 
 
 def steps(scene: Scene) -> dict[str, float]:
