@@ -85,7 +85,7 @@ class Ncp(ContactModel):
     margin: float = 0.01
     solver: str = "newton"
     tolerance: float = 1e-10
-    max_iterations: int = 6_000
+    max_iterations: int = 20_000
     collision_gradient: str = "analytic"
     samples: int = 32
     scale: float = 1e-2

@@ -25,7 +25,7 @@ _NEWTON, _ADMM = 0, 1
 # Numbers of sweeps at which the search forgets the guess, and at which it tries ADMM.
 _START_AFRESH, _TRY_THE_OTHER = 8, 256
 # Newton's compliances, in turn: what one stumbles over, another may not. Measured on motions of go1, g1 and humanoid.
-_COMPLIANCES = (1e-8, 1e-8, 1e-6, 1e-8, 1e-4, 1e-6, 1e-10, 1e-12)
+_COMPLIANCES = (1e-8, 1e-8, 1e-6, 1e-8, 1e-4, 1e-6, 1e-10, 1e-12, 1e-2, 1e-3, 1e-4, 1e-6)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -301,7 +301,8 @@ def solve(
             trial[:] = near
         velocity(G, g, trial, near_sigma)
         compliance = _COMPLIANCES[turn % len(_COMPLIANCES)]
-        more, found = newton(G, g, blocks, trial, near_sigma, 10 if turn < 3 else 60, tolerance, compliance)
+        patience = 10 if turn < 3 else 60 if turn < 7 else 200
+        more, found = newton(G, g, blocks, trial, near_sigma, patience, tolerance, compliance)
         total, turn = total + taken + more, turn + 1
         if found < error or not math.isfinite(error):
             error = found
