@@ -418,6 +418,19 @@ class TestGradients:
         np.testing.assert_array_equal(J[:, 0], 0.0)  # the rougher of the two decides
         assert np.abs(J[:, 1]).max() > 1e-3
 
+    def test_gravity_compensation_on_a_touching_arm(self) -> None:
+        xml = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+          <body pos="0 0 0.2" gravcomp="0.5"><joint axis="0 1 0"/>
+            <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="1"/>
+            <body pos="0.3 0 0" gravcomp="0.7"><joint axis="0 1 0"/><geom size="0.05" pos="0.1 0 0" mass="1"/></body>
+          </body></worldbody></mujoco>"""
+        scene = tg.load(xml)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        state = tg.State([0.5, -0.42], [0.5, 1.0])
+        assert set(simulator.step(state).contacts.mode) & {"sticking", "sliding"}
+        errors = gradient_errors(simulator, at_rest(scene, state), ("q", "v", "tau"), step=1e-6)
+        assert max(errors[f"v/{name}"] for name in ("q", "v", "tau")) < 1e-6, errors
+
     def test_frictionloss_of_a_joint_that_slips(self) -> None:
         xml = """<mujoco><worldbody>
           <body><joint axis="0 1 0" frictionloss="0.2"/><geom size="0.1" pos="0.3 0 0" mass="1"/>

@@ -145,7 +145,7 @@ class NcpEngine:
         })  # fmt: skip
         self._bundle = bundle.numbers, bundle.live, bundle.table
         self._elements = self._dynamics.packed_elements
-        self._no_gravcomp = None if m.body_gravcomp.any() else self._dynamics.gravity_compensation(m.qpos0)
+        self._no_gravcomp = None if m.body_gravcomp.any() else (np.zeros(m.nv), np.zeros((0, 0)))
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
         self._arena = NO_ARENA
         self._margins = m.geom_gap, options.margin
@@ -182,10 +182,11 @@ class NcpEngine:
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
         result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)
-        self._solved = q, v
         error = result[1]
         if error == math.inf:
+            self._warm[:] = 0.0  # the next motion starts afresh
             raise SolverError(diverged(self._h))
+        self._solved = q, v
         out.setflags(write=False)  # and with it all views
         state = State.trusted(out[:nq], out[nq : nq + nv])
         report = partial(SolverReport, error <= self._tolerance, *result)
@@ -199,8 +200,8 @@ class NcpEngine:
         by_u = np.empty((2, len(v), len(u))) if "u" in wrt else self._no_u
         frozen = _EXACT if self._response is None else self._response()
         if with_force or not _INPUTS.issuperset(wrt):
-            return self._jacobian_in_parts(q, v, wrt, with_force, frozen, by_state, by_u)
-        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q)
+            return self._jacobian_in_parts(q, v, u, tau, wrt, with_force, frozen, by_state, by_u)
+        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
         unknown, ambiguous = differentiate(
             *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, frozen, by_state, by_u
         )
@@ -209,10 +210,11 @@ class NcpEngine:
         return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
 
     def _jacobian_in_parts(
-        self, q: Array, v: Array, wrt: Sequence[str], with_force: bool, frozen: Array, by_state: Array, by_u: Array
-    ) -> Jacobian:
+        self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool, frozen: Array,
+        by_state: Array, by_u: Array,
+    ) -> Jacobian:  # fmt: skip
         """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
-        lin = self._linearize(q, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
+        lin = self._linearize(q, v, u, tau, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
         P, T = forward(self._settings, self._elements, lin, by_state, by_u)
         blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
         force: dict[str, Array] = {}
@@ -234,7 +236,7 @@ class NcpEngine:
         if not self._is_solved(q, v, u, tau):
             self.step(q, v, u, tau)
         frozen = _EXACT if self._response is None else self._response()
-        lin = self._linearize(q, with_u=True, with_turn=dforce is not None, frozen=frozen)
+        lin = self._linearize(q, v, u, tau, with_u=True, with_turn=dforce is not None, frozen=frozen)
         d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
         by_q, by_v, by_tau, by_u, z, s = reverse(self._settings, self._elements, lin, dq, dv, d_impulse)
         if dforce is not None:
@@ -244,11 +246,13 @@ class NcpEngine:
             out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
         return out
 
-    def _linearize(self, q: Array, with_u: bool, with_turn: bool, frozen: Array) -> Linearization:
+    def _linearize(
+        self, q: Array, v: Array, u: Array, tau: Array, *, with_u: bool, with_turn: bool, frozen: Array
+    ) -> Linearization:
+        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
         lin = linearize(
-            *self._bundle, self._rows, self._nc, self._elements, *self._dynamics.gravity_compensation(q), self._memory,
-            with_u, with_turn, frozen,
-        )  # fmt: skip
+            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, with_u, with_turn, frozen
+        )
         if lin.unknown >= 0:
             self._refuse(lin.unknown)
         return lin

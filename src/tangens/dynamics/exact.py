@@ -85,11 +85,14 @@ class ExactDynamics:
         """Springs, dampers, tendons and actuators, as compiled code takes them."""
         return self._packed
 
-    def gravity_compensation(self, q: Array) -> tuple[Array, Array]:
-        """Generalised force of gravity compensation and its slope by q; the slope is empty where there is none."""
+    def gravity_compensation(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
+        """Generalised force of gravity compensation and its slope by q; the slope is empty where there is none.
+
+        The other inputs decide where it is lost in a saturated actuator.
+        """
         if self._gravcomp is None:
             return self._no_gravcomp, _NO_SLOPE
-        q_pin = q[self._q_order]
+        q_pin = self._evaluate_forces(q, v, u, tau)
         return self._gravcomp.force(q_pin), self.parameter_forces.passes[:, None] * self._gravcomp.force_by_q(q_pin)
 
     @property
