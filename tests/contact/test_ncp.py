@@ -54,6 +54,20 @@ class TestPhysics:
         speed = np.linalg.norm(trajectory.v[-1, :3])
         assert speed == pytest.approx(acceleration * 200 * scene.timestep, rel=1e-6, abs=1e-9)
 
+    def test_a_pair_of_condim_one_has_no_friction(self) -> None:
+        xml = """<mujoco><worldbody><geom type="plane" size="5 5 1" condim="1" friction="1"/>
+          <body pos="0 0 0.1"><freejoint/><geom size="0.1" mass="1" condim="1" friction="1"/></body>
+          </worldbody></mujoco>"""
+        scene = tg.load(xml)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        for velocity in ([1.0, 0, -0.1, 0, 5, 0], [0.0, 0, -0.1, 0, 0, 0]):
+            state = tg.State(scene.model.qpos0, velocity)
+            out = simulator.step(state)
+            assert out.contacts.mode == ("sliding",)
+            np.testing.assert_allclose(out.state.v[[0, 1, 3, 4, 5]], np.array(velocity)[[0, 1, 3, 4, 5]], atol=1e-12)
+            errors = gradient_errors(simulator, at_rest(scene, state), ("q", "v", "tau"), step=1e-6)
+            assert max(errors[f"v/{name}"] for name in ("q", "v", "tau")) < 1e-6, errors
+
     def test_a_sphere_rolls_down_at_five_sevenths(self) -> None:
         angle = 0.3
         xml = f"""<mujoco><option timestep="0.001" gravity="{9.81 * np.sin(angle)} 0 {-9.81 * np.cos(angle)}"/>

@@ -1,7 +1,7 @@
 """Many arrays as two: what never changes, and what MuJoCo fills in place.
 
-A call of compiled code costs about 0.2 µs for each array that it takes. MuJoCo keeps all arrays of its data in one
-block of memory, so one view of that block and a table of places stand for all of them.
+Each array that a call of compiled code takes costs time of its own, and a step needs dozens. MuJoCo keeps all arrays of
+its data in one block of memory, so one view of that block and a table of places stand for all of them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def take_rows(buffer: Array, table: IntArray, field: int, width: int) -> Array:
     return buffer[table[field, 0] : table[field, 0] + table[field, 1]].reshape(table[field, 1] // width, width)
 
 
-_CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom")
+_CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom", "dim")
 
 
 @cache
 def contact_layout() -> tuple[int, ...]:
-    """Where the fields of a contact stand in MuJoCo's memory, in doubles; geoms, and the size of it all, in int32."""
+    """Where the fields of a contact stand in MuJoCo's memory: see `detection` for their order and units."""
     m = mujoco.MjModel.from_xml_string(
         "<mujoco><worldbody><geom size='1'/><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     )
@@ -76,7 +76,7 @@ def contact_layout() -> tuple[int, ...]:
     views = [getattr(d.contact, name) for name in _CONTACT_FIELDS]
     offsets = [view.ctypes.data - d.contact.dist.ctypes.data for view in views]
     stride = views[0].strides[0]
-    return stride // 8, *(offset // 8 for offset in offsets[:4]), offsets[4] // 4, stride // 4
+    return stride // 8, *(offset // 8 for offset in offsets[:4]), *(offset // 4 for offset in offsets[4:]), stride // 4
 
 
 def contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32]]:

@@ -120,7 +120,9 @@ def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
             block.mode = STICKING
         else:
             x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
-            block.mode = SLIDING if math.sqrt(x * x + y * y) > block.bound * impulse[a] else STICKING
+            # without friction nothing ever sticks, even where nothing moves
+            slides = block.bound == 0.0 or math.sqrt(x * x + y * y) > block.bound * impulse[a]
+            block.mode = SLIDING if slides else STICKING
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -1,6 +1,6 @@
 """Products of small matrices.
 
-Between other work, calling BLAS costs a microsecond or more whatever the size, so small products are plain loops.
+Plain loops are as quick as BLAS for nine rows and columns, and slower for eighteen.
 """
 
 from __future__ import annotations

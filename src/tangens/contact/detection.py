@@ -36,8 +36,8 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last two count in int32.
-STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, STRIDE32 = range(7)
+# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last three count in int32.
+STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, DIMENSION, STRIDE32 = range(8)
 _POLISHED = 2e-3  # contacts that come so close within the step are worth correcting [m]
 _MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
 
@@ -109,6 +109,8 @@ def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c:
     for i in range(9):
         contact.frame[i] = arena[base + layout[FRAME] + i]
     contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
+    if arena32[c * layout[STRIDE32] + layout[DIMENSION]] == 1:  # condim="1": the pair has no friction
+        contact.friction = 0.0
     for i in range(2):
         contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
 

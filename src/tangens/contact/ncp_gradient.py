@@ -291,6 +291,7 @@ def _laws(
             row, t = blocks[b].start + 1, r + 1
             friction, normal = blocks[b].bound, impulse[row - 1]
             speed = math.sqrt(sigma[row] ** 2 + sigma[row + 1] ** 2)
+            speed = max(speed, 1e-300)  # a contact without friction slides at any speed, none included
             ux, uy = sigma[row] / speed, sigma[row + 1] / speed
             pull = friction * normal / speed
             xx, xy, yy = pull * (1.0 - ux * ux), -pull * ux * uy, pull * (1.0 - uy * uy)

@@ -78,7 +78,7 @@ def parameter_terms(
         if block.kind == CONTACT:
             contact = w.contacts[block.source]
             if parameter == _FRICTION and block.mode == SLIDING:
-                speed = math.sqrt(w.sigma[first + 1] ** 2 + w.sigma[first + 2] ** 2)
+                speed = max(math.sqrt(w.sigma[first + 1] ** 2 + w.sigma[first + 2] ** 2), 1e-300)
                 for side in range(2):
                     share = _share(friction, contact.geom, side, contact.friction)
                     for i in range(1, 3):
