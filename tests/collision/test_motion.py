@@ -317,7 +317,7 @@ class TestRandomized:
         for scale in (3e-2, 1e-3):
             smooth = RandomizedContacts(pair.model, samples=16, scale=scale)
             g = tuple(at.geom[0])
-            D = smooth.response(g, d.geom_xpos[at.geom[0]], d.geom_xmat[at.geom[0]], at.p[0], at.frame[0], at.gap[0])
+            D = smooth.response(g, d.geom_xpos[at.geom[0]], d.geom_xmat[at.geom[0]], at.p[0], at.frame[0])
             assert D is not None
             errors.append(np.abs(as_seen(np.vstack([D, np.zeros(6)]), at.frame[0, :3])[:6] - exact).max())
         # Coal's points against an ellipsoid are as blurred as MuJoCo's: 1e-7 m over a step of 1e-3
@@ -331,7 +331,7 @@ class TestRandomized:
         pair.put(0, np.zeros(3), np.eye(3))
         pair.put(1, np.array([0.0, 0.0, -lowest]), R)
         at, d = pair.contacts(), pair.data
-        arguments = ((0, 1), d.geom_xpos[:2], d.geom_xmat[:2], at.p[0], at.frame[0], at.gap[0])
+        arguments = ((0, 1), d.geom_xpos[:2], d.geom_xmat[:2], at.p[0], at.frame[0])
         D = RandomizedContacts(pair.model, samples=64, scale=0.3).response(*arguments)
         again = RandomizedContacts(pair.model, samples=64, scale=0.3).response(*arguments)
         assert D is not None

@@ -42,13 +42,12 @@ class RandomizedContacts:
         self._result = coal.DistanceResult()
 
     def response(
-        self, geom: tuple[int, int], xpos: Array, xmat: Array, p: Array, frame: Array, gap: float
+        self, geom: tuple[int, int], xpos: Array, xmat: Array, p: Array, frame: Array
     ) -> Array | None:  # fmt: skip
         """D (6, 6) as `contact_response` gives it, smoothed; None if Coal does not know one of the shapes.
 
         xpos (2, 3) and xmat (2, 9) are the poses of the two geoms. The gap is Coal's own.
         """
-        del gap
         zero, one = (self._shapes[g] for g in geom)
         if zero is None or one is None:
             return None

@@ -15,6 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.collision.shapes import Hulls
+
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -60,6 +62,15 @@ def take(buffer: Array, table: IntArray, field: int) -> Array:
 def take_rows(buffer: Array, table: IntArray, field: int, width: int) -> Array:
     """One array of the bundle, with rows of the given width."""
     return buffer[table[field, 0] : table[field, 0] + table[field, 1]].reshape(table[field, 1] // width, width)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def take_hulls(fixed: Array, table: IntArray) -> Hulls:
+    """The faces of all convex hulls."""
+    return Hulls(
+        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
+        take_rows(fixed, table, CORNERS, 3),
+    )  # fmt: skip
 
 
 _CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom", "dim")

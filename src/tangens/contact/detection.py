@@ -11,14 +11,10 @@ from numpy.typing import NDArray
 
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import GEOM
-from tangens.collision.shapes import Hulls
 from tangens.contact.bundle import (
     ARENA_LAYOUT,
     CDOF,
     COM,
-    CORNERS,
-    FACE_NORMALS,
-    FACES,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
@@ -26,6 +22,7 @@ from tangens.contact.bundle import (
     QVEL,
     TREE,
     take,
+    take_hulls,
     take_rows,
 )
 from tangens.contact.options import TIMESTEP
@@ -73,10 +70,7 @@ def polish_contacts(
     """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
     dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
     geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
-    hulls = Hulls(
-        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
-        take_rows(fixed, table, CORNERS, 3),
-    )  # fmt: skip
+    hulls = take_hulls(fixed, table)
     layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
     gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
     cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)

@@ -21,17 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.rows import GEOM
-from tangens.collision.shapes import Hulls
 from tangens.contact.bundle import (
     APPLIED,
     CDOF,
     CINERT,
     COM,
     CONSTRAINTS,
-    CORNERS,
     CTRL,
-    FACE_NORMALS,
-    FACES,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
@@ -44,6 +40,7 @@ from tangens.contact.bundle import (
     XPOS,
     XQUAT,
     take,
+    take_hulls,
     take_rows,
 )
 from tangens.contact.cones import CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
@@ -138,10 +135,7 @@ def linearize(
     unknown, feeds_back = -1, False
     if m:
         spread(dofs, cdof, w.v_next, before, after)
-        hulls = Hulls(
-            take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
-            take_rows(fixed, table, CORNERS, 3),
-        )  # fmt: skip
+        hulls = take_hulls(fixed, table)
         unknown, feeds_back = add_constraint_slopes(
             dofs, bodies, take(fixed, table, GEOMS).view(GEOM), hulls, take(fixed, table, CONSTRAINTS), options, cdof,
             com, take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9),
@@ -178,7 +172,7 @@ def forward(
     if m:
         multiply(lin.Y.T, lin.A_inverse, T)
         TB[:] = T
-        _transpose_B(lin.slide, TB)
+        apply_B(lin.slide, TB.T)
         multiply(TB, lin.Y, product)
         P -= product
     for x in range(2):
@@ -208,11 +202,11 @@ def reverse(
     s = np.zeros(m)
     if m:
         s[:] = lin.A_inverse.T @ (lin.Y @ y + d_impulse)
-        Bs = s.copy().reshape(1, m)
-        _transpose_B(lin.slide, Bs)
-        z -= Bs[0] @ lin.Y
-        by_q -= Bs[0] @ lin.K[0]
-        by_v -= Bs[0] @ lin.K[1]
+        Bs = s.copy()
+        apply_B(lin.slide, Bs.reshape(m, 1))
+        z -= Bs @ lin.Y
+        by_q -= Bs @ lin.K[0]
+        by_v -= Bs @ lin.K[1]
     by_q += z @ lin.R[0]
     by_v += z @ lin.R[1]
     return by_q, by_v, h * z, z @ lin.R_u, z, s
@@ -227,14 +221,14 @@ def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _transpose_B(slide: Array, T: Array) -> None:  # noqa: N802
-    """T ← T·B."""
+def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
+    """X ← B·X, for X with a row for each equation; B is symmetric, so Xᵀ ← Xᵀ·B as well."""
     for r in range(slide.shape[0]):
         xx, xy, yy, slides = slide[r]
         if slides != 0.0:
-            for i in range(T.shape[0]):
-                a, b = T[i, r], T[i, r + 1]
-                T[i, r], T[i, r + 1] = xx * a + xy * b, xy * a + yy * b
+            for i in range(X.shape[1]):
+                a, b = X[r, i], X[r + 1, i]
+                X[r, i], X[r + 1, i] = xx * a + xy * b, xy * a + yy * b
 
 
 @numba.njit(cache=True, error_model="numpy")

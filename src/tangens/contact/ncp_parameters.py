@@ -15,14 +15,11 @@ from numpy.typing import NDArray
 
 from tangens.collision.motion import contact_response
 from tangens.collision.rows import GEOM
-from tangens.collision.shapes import Hulls, shape_motion
+from tangens.collision.shapes import shape_motion
 from tangens.contact.bundle import (
     CDOF,
     COM,
     CONSTRAINTS,
-    CORNERS,
-    FACE_NORMALS,
-    FACES,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
@@ -31,10 +28,12 @@ from tangens.contact.bundle import (
     QVEL,
     TREE,
     take,
+    take_hulls,
     take_rows,
 )
 from tangens.contact.cones import CONTACT, DRY, SLIDING
 from tangens.contact.constraints import unpack_constraints
+from tangens.contact.ncp_gradient import apply_B
 from tangens.contact.options import TIMESTEP
 from tangens.contact.problem_rows import restitution_of
 from tangens.contact.problem_slopes import approach_of, feedback_gain, pushes, world_force
@@ -97,7 +96,7 @@ def parameter_terms(
                 )  # fmt: skip
         r += block.width
     if parameter == _SIZE:
-        _apply_B(slide, C)
+        apply_B(slide, C)
     return R, C
 
 
@@ -109,27 +108,13 @@ def _share(values: Array, geom: IntArray, side: int, used: float) -> float:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _apply_B(slide: Array, C: Array) -> None:  # noqa: N802
-    """C ← B·C."""
-    for r in range(slide.shape[0]):
-        xx, xy, yy, slides = slide[r]
-        if slides != 0.0:
-            for k in range(C.shape[1]):
-                x, y = C[r, k], C[r + 1, k]
-                C[r, k], C[r + 1, k] = xx * x + xy * y, xy * x + yy * y
-
-
-@numba.njit(cache=True, error_model="numpy")
 def _add_size(
     fixed: Array, live: Array, table: IntArray, dofs: Records, bodies: Records, geoms: Records, options: Array,
     contact: Any, block: Any, impulse: Array, rate: float, v_next: Array, v: Array, J: Array, frozen: Array, R: Array,
     C: Array,
 ) -> None:  # fmt: skip
     """A larger geom moves the contact as a translation of its shape would, its body held."""
-    hulls = Hulls(
-        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
-        take_rows(fixed, table, CORNERS, 3),
-    )  # fmt: skip
+    hulls = take_hulls(fixed, table)
     gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
     cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
     nv, first, p, frame = v.shape[0], block.start, contact.position, contact.frame

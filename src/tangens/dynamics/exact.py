@@ -69,7 +69,7 @@ class ExactDynamics:
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ in fresh arrays."""
-        _write(self._qpos, self._qvel, self._ctrl, self._applied, q, v, u, tau)
+        write_inputs(self._qpos, self._qvel, self._ctrl, self._applied, q, v, u, tau)
         # mj_step in its two halves, without its checks: they would print and log what the caller turns into an error.
         mujoco.mj_forward(self.model, self._mjdata)
         mujoco.mj_Euler(self.model, self._mjdata)
@@ -169,7 +169,9 @@ _NO_SLOPE = np.zeros((0, 0))
 
 
 @numba.njit(cache=True)
-def _write(qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array) -> None:
+def write_inputs(
+    qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array
+) -> None:
     """Set MuJoCo's inputs, quicker than four assignments."""
     for i in range(q.shape[0]):
         qpos[i] = q[i]

@@ -22,8 +22,6 @@ from tangens.state import as_vector
 Array = NDArray[np.float64]
 Callback = Callable[[Iteration, Array], object]
 
-# What a simulation may raise at a point that it cannot handle.
-_FAILURES = (Error, ArithmeticError)
 # A step counts when it brings at least this share of the decrease that the slope promises (Armijo's rule).
 _SUFFICIENT = 1e-4
 
@@ -171,7 +169,7 @@ class _Search:
         """r(x), or None where x is out of bounds."""
         try:
             return self.residual(x)
-        except _FAILURES as error:
+        except Error as error:
             self.trouble = error
             return None
 
@@ -205,7 +203,7 @@ def _descend(
                 gradient = J.T @ r
             except OptionError:
                 raise
-            except _FAILURES as error:
+            except Error as error:
                 failure = error
             slope = float(np.linalg.norm(gradient))
             now = time.perf_counter()

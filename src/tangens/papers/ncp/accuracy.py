@@ -124,7 +124,7 @@ def in_contact(
             u = next(controls)
             try:
                 out = simulator.step(state, u)
-            except (SolverError, ArithmeticError) as error:
+            except SolverError as error:
                 if lost is not None:
                     lost.append(str(error))
                 break

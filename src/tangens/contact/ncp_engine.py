@@ -1,0 +1,370 @@
+"""`ncp` at work on one scene: MuJoCo finds the contacts, compiled code solves for them and differentiates the step."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+import mujoco
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.accuracy import sharpen
+from tangens.collision.randomized import RandomizedContacts
+from tangens.collision.rows import geom_records
+from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
+from tangens.contact import workspace
+from tangens.contact.bundle import NO_ARENA, Bundle, contact_layout, contact_memory
+from tangens.contact.cones import BREAKING, MODE_NAMES
+from tangens.contact.constraints import Constraints
+from tangens.contact.detection import polish_contacts, set_margins
+from tangens.contact.ncp_gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
+from tangens.contact.ncp_parameters import CONTACT_PARAMETERS, parameter_terms
+from tangens.contact.ncp_step import step as compiled_step
+from tangens.contact.solvers import SOLVERS
+from tangens.dynamics.chains import pack_tree
+from tangens.dynamics.exact import ExactDynamics, write_inputs
+from tangens.dynamics.tangent import integrate_jacobians
+from tangens.errors import NotDifferentiable, SolverError, diverged
+from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
+from tangens.scene.support import element_name
+from tangens.state import State
+
+if TYPE_CHECKING:
+    from tangens.contact.ncp import Ncp
+    from tangens.scene import Scene
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
+
+
+class NcpEngine:
+    """`ncp` at work on one scene."""
+
+    def __init__(self, scene: Scene, options: Ncp) -> None:
+        self._dynamics = ExactDynamics(scene.shared_model)
+        self._tolerance = options.tolerance
+        m = self._m = _with_contacts(self._dynamics.model, options.margin)
+        d = self._d = mujoco.MjData(m)
+        self._inputs = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
+        self._sizes = m.nq, m.nv
+        self._h = float(m.opt.timestep)
+
+        constraints = Constraints(scene.shared_model)
+        self._rows = constraints.rows
+        layout = scene.joint_layout
+        plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
+        normals, faces, corners = hull_tables(m)
+        bundle_options = np.array([
+            self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
+            options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
+        ])  # fmt: skip
+        bundle = Bundle(d, {
+            "tree": pack_tree(m, self._dynamics.dampers),
+            "geoms": geom_records(m, scene.parameters["restitution"]),
+            "face_normals": normals, "faces": faces, "corners": corners,
+            "constraints": constraints.packed,
+            "options": bundle_options,
+            "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
+            "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
+            "arena_layout": np.array(contact_layout()),
+        })  # fmt: skip
+        self._bundle = bundle.numbers, bundle.live, bundle.table
+        self._elements = self._dynamics.packed_elements
+        self._no_gravcomp = None if m.body_gravcomp.any() else (np.zeros(m.nv), np.zeros((0, 0)))
+        self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
+        self._arena = NO_ARENA
+        self._margins = m.geom_gap, options.margin
+        self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
+        self._settings, self._layout = bundle_options, layout
+        self._friction = scene.parameters["friction"].copy()
+        self._response = self._response_rule(options)
+        self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
+        self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
+        self._solved: tuple[Array, Array] | None = None
+
+    def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
+        """Advance by one time step."""
+        m, d = self._m, self._d
+        self._solved = None
+        write_inputs(*self._inputs, q, v, u, tau)
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        set_margins(*self._bundle, *self._margins)
+        mujoco.mj_collision(m, d)
+        mujoco.mj_makeM(m, d)
+        if m.ntendon:
+            mujoco.mj_tendon(m, d)
+        mujoco.mj_transmission(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        mujoco.mj_fwdActuation(m, d)
+        nc = self._nc = d.ncon
+        if nc > self._capacity:
+            self._grow(nc)
+        if nc and self._arena is NO_ARENA:
+            self._arena = contact_memory(d)
+        if nc and self._curved:
+            polish_contacts(*self._bundle, nc, *self._arena)
+        nq, nv = self._sizes
+        out = np.empty(nq + nv + 13 * nc)
+        result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)
+        error = result[1]
+        if error == math.inf:
+            self._warm[:] = 0.0  # the next motion starts afresh
+            raise SolverError(diverged(self._h))
+        self._solved = q, v
+        out.setflags(write=False)  # and with it all views
+        state = State.trusted(out[:nq], out[nq : nq + nv])
+        report = partial(SolverReport, error <= self._tolerance, *result)
+        return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
+
+    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
+        """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
+        if not self._is_solved(q, v, u, tau):
+            self.step(q, v, u, tau)
+        by_state = np.empty((3, 2, *self._square))
+        by_u = np.empty((2, len(v), len(u))) if "u" in wrt else self._no_u
+        frozen = _EXACT if self._response is None else self._response()
+        if with_force or not _INPUTS.issuperset(wrt):
+            return self._jacobian_in_parts(q, v, u, tau, wrt, with_force, frozen, by_state, by_u)
+        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
+        unknown, ambiguous = differentiate(
+            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, frozen, by_state, by_u
+        )
+        if unknown >= 0:
+            self._refuse(unknown)
+        return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
+
+    def _jacobian_in_parts(
+        self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool, frozen: Array,
+        by_state: Array, by_u: Array,
+    ) -> Jacobian:  # fmt: skip
+        """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
+        lin = self._linearize(q, v, u, tau, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
+        P, T = forward(self._settings, self._elements, lin, by_state, by_u)
+        blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
+        force: dict[str, Array] = {}
+        integrate = self._integration(lin.v_next)
+        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+            shape, by_force, by_law = R.shape[1:], R.reshape(len(v), -1), C.reshape(len(T.T), -1)
+            if name not in _INPUTS:
+                by_parameter = P @ by_force - T @ by_law
+                blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
+            if with_force:
+                d_impulse = -lin.A_inverse @ (_through_B(lin, lin.Y @ by_force) + by_law)
+                force[name] = self._force_rows(lin, d_impulse, lin.turn if name == "q" else None).reshape(-1, 3, *shape)
+        return Jacobian({name: blocks[name] for name in wrt}, force if with_force else None, not lin.ambiguous)
+
+    def pullback(
+        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
+    ) -> dict[str, Array]:
+        """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
+        if not self._is_solved(q, v, u, tau):
+            self.step(q, v, u, tau)
+        frozen = _EXACT if self._response is None else self._response()
+        lin = self._linearize(q, v, u, tau, with_u=True, with_turn=dforce is not None, frozen=frozen)
+        d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
+        by_q, by_v, by_tau, by_u, z, s = reverse(self._settings, self._elements, lin, dq, dv, d_impulse)
+        if dforce is not None:
+            by_q = by_q + np.einsum("ci,cij->j", np.cross(self._contact_forces(), dforce), lin.turn)
+        out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
+        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+            out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
+        return out
+
+    def _linearize(
+        self, q: Array, v: Array, u: Array, tau: Array, *, with_u: bool, with_turn: bool, frozen: Array
+    ) -> Linearization:
+        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
+        lin = linearize(
+            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, with_u, with_turn, frozen
+        )
+        if lin.unknown >= 0:
+            self._refuse(lin.unknown)
+        return lin
+
+    def _terms(
+        self, q: Array, v: Array, names: Sequence[str], lin: Linearization, frozen: Array
+    ) -> dict[str, tuple[Array, Array]]:
+        """R (nv, ...) and C (m, ...) of each input."""
+        out: dict[str, tuple[Array, Array]] = {}
+        m, nv, h = len(lin.active), len(v), self._h
+        regressors: dict[str, Array] = {}
+        for name in names:
+            if name in ("q", "v"):
+                out[name] = lin.R["qv".index(name)], _through_B(lin, lin.K["qv".index(name)])
+            elif name in ("tau", "u"):
+                R = h * np.eye(nv) if name == "tau" else lin.R_u
+                out[name] = R, np.zeros((m, R.shape[1]))
+            elif name in CONTACT_PARAMETERS:
+                R, C = parameter_terms(
+                    *self._bundle, self._rows, self._nc, self._memory, self._friction, frozen, lin.slide,
+                    CONTACT_PARAMETERS.index(name),
+                )  # fmt: skip
+                shape = (-1, 3) if name == "size" else (-1,)
+                out[name] = (
+                    R.reshape(nv, *shape),
+                    C.reshape(m, *shape) if m else np.zeros((0, *R.reshape(nv, *shape).shape[1:])),
+                )
+            else:
+                a = (lin.v_next - v) / h
+                force = h * self._dynamics.parameter_forces.by(name, q, v, a, regressors)
+                out[name] = force, np.zeros((m, *force.shape[1:]))
+        return out
+
+    def _integration(self, v_next: Array) -> Array:
+        """∂q⁺/∂v⁺."""
+        return self._h * integrate_jacobians(self._layout, v_next, self._h * v_next)[1]
+
+    def _read(self) -> tuple[Records, Records, Array]:
+        """Contacts, blocks and impulses of the step taken last."""
+        w = workspace.carve.py_func(self._memory, self._m.nv, self._m.nM, self._nc, self._rows)
+        return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
+
+    def _response_rule(self, options: Ncp) -> Callable[[], Array] | None:
+        """What says how contacts move, shape (nc, 7, 6), if not the exact motion itself."""
+        if options.collision_gradient == "analytic":
+            return None
+        d = self._d
+        sampled = None
+        if options.collision_gradient == "randomized":
+            sampled = RandomizedContacts(self._m, options.samples, options.scale, options.seed)
+
+        def responses() -> Array:
+            contacts, blocks, _ = self._read()
+            out = np.zeros((self._nc, 7, 6))
+            out[:, 6, :3] = contacts["frame"][:, :3]
+            for block in blocks:
+                c = int(block["source"])
+                if sampled is None or c < 0 or block["mode"] == BREAKING:
+                    continue
+                pair = contacts["geom"][c]
+                poses = d.geom_xpos[pair], d.geom_xmat[pair]
+                found = sampled.response(tuple(pair), *poses, contacts["position"][c], contacts["frame"][c])
+                if found is None:
+                    self._refuse(c)
+                out[c, :6] = found
+            return out
+
+        return responses
+
+    def _contact_forces(self) -> Array:
+        contacts, blocks, impulse = self._read()
+        touching = blocks[blocks["source"] >= 0]
+        out = np.zeros((self._nc, 3))
+        frames = contacts["frame"][touching["source"]].reshape(-1, 3, 3)
+        rows = touching["start"][:, None] + np.arange(3)
+        out[touching["source"]] = np.einsum("cki,ck->ci", frames, impulse[rows]) / self._h
+        return out
+
+    def _pushing(self, lin: Linearization) -> tuple[IntArray, IntArray, Array]:
+        """Contacts that push, their three rows among the active ones, and their frames."""
+        contacts, blocks, _ = self._read()
+        pushing = blocks[(blocks["source"] >= 0) & np.isin(blocks["start"], lin.active)]
+        rows = np.searchsorted(lin.active, pushing["start"])[:, None] + np.arange(3)
+        return pushing["source"], rows, contacts["frame"][pushing["source"]].reshape(-1, 3, 3)
+
+    def _force_rows(self, lin: Linearization, d_impulse: Array, turn: Array | None) -> Array:
+        """∂(forces in the world)/∂x, shape (nc, 3, n), from that of impulses in contact frames, which may turn."""
+        out = np.zeros((self._nc, 3, d_impulse.shape[1]))
+        which, rows, frames = self._pushing(lin)
+        out[which] = np.einsum("cki,ckn->cin", frames, d_impulse[rows]) / self._h
+        if turn is not None:
+            out += np.cross(turn, self._contact_forces()[:, :, None], axis=1)
+        return out
+
+    def _force_cotangent(self, lin: Linearization, dforce: Array) -> Array:
+        out = np.zeros(len(lin.active))
+        which, rows, frames = self._pushing(lin)
+        out[rows] = np.einsum("cki,ci->ck", frames, dforce[which]) / self._h
+        return out
+
+    def _is_solved(self, q: Array, v: Array, u: Array, tau: Array) -> bool:
+        """Whether the step taken last was from these inputs; arrays of a State cannot have changed since."""
+        if self._solved is None:
+            return False
+        if q is self._solved[0] and v is self._solved[1] and not q.flags.writeable:
+            return bool(_same(*self._inputs[2:], u, tau))
+        _, _, control, applied = self._inputs
+        return bool(_same(self._inputs[0], self._inputs[1], q, v) and _same(control, applied, u, tau))
+
+    def _grow(self, contacts: int) -> None:
+        """More memory, for more contacts than ever before."""
+        self._capacity = capacity = max(2 * contacts, 8)
+        self._memory = np.zeros(workspace.size(self._m.nv, self._m.nM, capacity, self._rows))
+        warm = np.zeros(len(self._warm) + 5 * capacity)
+        warm[: len(self._warm)] = self._warm
+        self._warm = warm
+
+    def _refuse(self, contact: int) -> NoReturn:
+        geom = self._d.contact.geom[contact]
+        one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
+        raise NotDifferentiable(f"ncp does not know how the contact between {one} and {two} moves with the bodies")
+
+
+_EXACT = np.zeros((0, 7, 6))
+_INPUTS = frozenset(("q", "v", "u", "tau"))
+
+
+class _StateBlocks(Mapping[str, Array]):
+    """Blocks by q, v, tau and u, cut out of the compiled function's arrays when somebody asks."""
+
+    __slots__ = ("_by_state", "_by_u", "_names")
+
+    def __init__(self, by_state: Array, by_u: Array, names: Sequence[str]) -> None:
+        self._by_state, self._by_u, self._names = by_state, by_u, names
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._by_u if name == "u" else self._by_state[("q", "v", "tau").index(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _through_B(lin: Linearization, X: Array) -> Array:  # noqa: N802
+    """B·X."""
+    out = X.copy()
+    apply_B(lin.slide, out)
+    return out
+
+
+def _contacts(found: Array, n: int) -> Contacts:
+    """The compiled step's report of its contacts, made readable when somebody asks."""
+    modes = tuple([MODE_NAMES[int(i)] for i in found[10 * n : 11 * n]])
+    geom = found[11 * n : 13 * n].reshape(n, 2).astype(np.int64)
+    position, normal, force = (found[a * n : (a + 3) * n].reshape(n, 3) for a in (0, 3, 7))
+    return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
+
+
+def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
+    """A copy that finds contacts up to `margin` apart, and leaves all constraints to us."""
+    m = copy.copy(model)
+    off = mujoco.mjtDisableBit
+    m.opt.disableflags &= ~(int(off.mjDSBL_CONSTRAINT) | int(off.mjDSBL_CONTACT))
+    m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
+    m.geom_gap[:] = margin
+    m.geom_margin[:] = 0.0
+    sharpen(m)
+    return m
+
+
+@numba.njit(cache=True)
+def _same(a: Array, b: Array, x: Array, y: Array) -> bool:
+    """Whether a is x and b is y, number by number."""
+    for i in range(a.shape[0]):
+        if a[i] != x[i]:
+            return False
+    for i in range(b.shape[0]):  # noqa: SIM110  (plain loops compile to the quickest code)
+        if b[i] != y[i]:
+            return False
+    return True
