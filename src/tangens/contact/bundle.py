@@ -1,18 +1,21 @@
-"""Many arrays as two: what never changes, and what MuJoCo fills in place.
+"""Many arrays as one: a table of addresses, for compiled code that takes dozens of arrays in every step.
 
-Each array that a call of compiled code takes costs time of its own, and a step needs dozens. MuJoCo keeps all arrays of
-its data in one block of memory, so one view of that block and a table of places stand for all of them.
+Each array that a call of compiled code takes costs time of its own, more than a small robot's share of the work. So all
+of them are handed over at once, as the places in memory where they stand: ours, and those that MuJoCo fills.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import mujoco
 import numba
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from tangens.collision.shapes import Hulls
@@ -20,56 +23,70 @@ from tangens.collision.shapes import Hulls
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_FIXED = (
+_OURS = (
     "tree", "geoms", "face_normals", "faces", "corners", "constraints", "options", "quats", "gravity", "arena_layout",
+    "elements", "gravcomp", "gravcomp_q", "frozen", "memory", "warm", "arena", "geom_gap",
 )  # fmt: skip
-_LIVE = (
+FILLED_BY_MUJOCO = (
     "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos", "xquat", "qfrc_passive", "qfrc_actuator",
     "qfrc_bias", "qpos", "qvel", "ctrl", "qfrc_applied",
 )  # fmt: skip
+_NAMES = _OURS + FILLED_BY_MUJOCO
 (
     TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, OPTIONS, QUATS, GRAVITY, ARENA_LAYOUT,
+    ELEMENTS, GRAVCOMP, GRAVCOMP_Q, FROZEN, MEMORY, WARM, ARENA, GEOM_GAP,
     MASS, CDOF, CINERT, COM, GEOM_XPOS, GEOM_XMAT, XPOS, XQUAT, PASSIVE, ACTUATION,
     BIAS, QPOS, QVEL, CTRL, APPLIED,
-) = range(len(_FIXED) + len(_LIVE))  # fmt: skip
+) = range(len(_NAMES))  # fmt: skip
 
 
 class Bundle:
-    """`numbers` holds the fixed arrays one after the other, `live` is MuJoCo's block, `table` says where each is."""
+    """Keeps arrays alive; `table` says where each begins, and how many numbers it has."""
 
-    def __init__(self, d: mujoco.MjData, fixed: Mapping[str, NDArray[np.float64 | np.int64]]) -> None:
-        pieces = [np.ascontiguousarray(fixed[name]).ravel().view(np.float64) for name in _FIXED]
-        self.numbers = np.concatenate(pieces)
-        ends = np.cumsum([len(piece) for piece in pieces])
-        rows = [(end - len(piece), len(piece)) for end, piece in zip(ends, pieces, strict=True)]
-        arrays = [getattr(d, name) for name in _LIVE]
-        filled = [array for array in arrays if array.size]
-        start = min(array.ctypes.data for array in filled)
-        stop = max(array.ctypes.data + array.nbytes for array in filled)
-        self.live = np.ctypeslib.as_array((ctypes.c_double * ((stop - start) // 8)).from_address(start))
-        rows += [((a.ctypes.data - start) // 8 if a.size else 0, a.size) for a in arrays]
-        self.table = np.array(rows, dtype=np.int64)
-        self._owner = d  # of the memory behind `live`
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.table = np.zeros((len(_NAMES), 2), dtype=np.int64)
+        self._kept: dict[str, NDArray[Any]] = {}
+        for name, array in arrays.items():
+            self.put(name, array)
+
+    def put(self, name: str, array: NDArray[Any]) -> None:
+        """Let `name` stand for the memory of this array of 8-byte numbers."""
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{name} must be contiguous")
+        self._kept[name] = array
+        self.table[_NAMES.index(name)] = array.ctypes.data, array.nbytes // 8
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._kept[name]
+
+
+@intrinsic
+def _pointer(_context: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
+    """An address as a pointer to numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float64)(types.int64), generate
 
 
 @numba.njit(cache=True, error_model="numpy")
-def take(buffer: Array, table: IntArray, field: int) -> Array:
+def take(table: IntArray, field: int) -> Array:
     """One array of the bundle, flat."""
-    return buffer[table[field, 0] : table[field, 0] + table[field, 1]]
+    return numba.carray(_pointer(table[field, 0]), (table[field, 1],))
 
 
 @numba.njit(cache=True, error_model="numpy")
-def take_rows(buffer: Array, table: IntArray, field: int, width: int) -> Array:
+def take_rows(table: IntArray, field: int, width: int) -> Array:
     """One array of the bundle, with rows of the given width."""
-    return buffer[table[field, 0] : table[field, 0] + table[field, 1]].reshape(table[field, 1] // width, width)
+    return numba.carray(_pointer(table[field, 0]), (table[field, 1] // width, width))
 
 
 @numba.njit(cache=True, error_model="numpy")
-def take_hulls(fixed: Array, table: IntArray) -> Hulls:
+def take_hulls(table: IntArray) -> Hulls:
     """The faces of all convex hulls."""
     return Hulls(
-        take_rows(fixed, table, FACE_NORMALS, 3), take(fixed, table, FACES).view(np.int64),
-        take_rows(fixed, table, CORNERS, 3),
+        take_rows(table, FACE_NORMALS, 3), take(table, FACES).view(np.int64), take_rows(table, CORNERS, 3)
     )  # fmt: skip
 
 
@@ -90,16 +107,10 @@ def contact_layout() -> tuple[int, ...]:
     return stride // 8, *(offset // 8 for offset in offsets[:4]), *(offset // 4 for offset in offsets[4:]), stride // 4
 
 
-def contact_memory(d: mujoco.MjData) -> tuple[Array, NDArray[np.int32]]:
-    """MuJoCo's own contacts, as numbers and as integers.
+def contact_memory(d: mujoco.MjData) -> Array:
+    """MuJoCo's own contacts, of which there must be one at least.
 
     Reading them through MuJoCo's Python objects would take longer than solving for the contacts of a small robot. They
     stand at the beginning of its arena, in all steps.
     """
-    start = d.contact.dist.ctypes.data
-    numbers = np.ctypeslib.as_array((ctypes.c_double * (d.narena // 8)).from_address(start))
-    integers = np.ctypeslib.as_array((ctypes.c_int32 * (d.narena // 4)).from_address(start))
-    return numbers, integers
-
-
-NO_ARENA = np.zeros(1), np.zeros(1, dtype=np.int32)
+    return np.ctypeslib.as_array((ctypes.c_double * (d.narena // 8)).from_address(d.contact.dist.ctypes.data))

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import GEOM
 from tangens.contact.bundle import (
+    ARENA,
     ARENA_LAYOUT,
     CDOF,
     COM,
+    GEOM_GAP,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
@@ -25,7 +27,7 @@ from tangens.contact.bundle import (
     take_hulls,
     take_rows,
 )
-from tangens.contact.options import TIMESTEP
+from tangens.contact.options import MARGIN, TIMESTEP
 from tangens.contact.workspace import CONTACT_RECORD
 from tangens.dynamics.chains import spread, unpack_tree
 
@@ -40,18 +42,15 @@ _MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so 
 
 
 @numba.njit(cache=True, error_model="numpy")
-def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, most: float) -> None:
+def set_margins(table: IntArray) -> None:
     """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
-    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
-    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
-    cdof, com, xpos = (
-        take_rows(live, table, CDOF, 6),
-        take_rows(live, table, COM, 3),
-        take_rows(live, table, GEOM_XPOS, 3),
-    )
-    nv = dofs.shape[0]
+    dofs, bodies, _ = unpack_tree(take(table, TREE))
+    geoms, options = take(table, GEOMS).view(GEOM), take(table, OPTIONS)
+    cdof, com, xpos = take_rows(table, CDOF, 6), take_rows(table, COM, 3), take_rows(table, GEOM_XPOS, 3)
+    gap, most = take(table, GEOM_GAP), 0.5 * options[MARGIN]
+    nv, ahead = dofs.shape[0], _AHEAD * options[TIMESTEP]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    spread(dofs, cdof, take(table, QVEL), before, after)
     for g in range(geoms.shape[0]):
         body = bodies[geoms[g].body]
         k, speed = body.last_dof, 0.0
@@ -60,23 +59,22 @@ def set_margins(fixed: Array, live: Array, table: IntArray, geom_gap: Array, mos
             a, b, c = after[k, 0], after[k, 1], after[k, 2]
             u, v, w = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
             speed = math.sqrt(u * u + v * v + w * w) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
-        geom_gap[g] = min(0.5 * most, _MARGIN + _AHEAD * h * speed)
+        gap[g] = min(most, _MARGIN + ahead * speed)
 
 
 @numba.njit(cache=True, error_model="numpy")
-def polish_contacts(
-    fixed: Array, live: Array, table: IntArray, nc: int, arena: Array, arena32: NDArray[np.int32]
-) -> None:
+def polish_contacts(table: IntArray, nc: int) -> None:
     """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
-    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
-    geoms, h = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)[TIMESTEP]
-    hulls = take_hulls(fixed, table)
-    layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
-    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
-    cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    dofs, bodies, _ = unpack_tree(take(table, TREE))
+    geoms, h = take(table, GEOMS).view(GEOM), take(table, OPTIONS)[TIMESTEP]
+    hulls = take_hulls(table)
+    layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32 = arena.view(np.int32)
+    gxpos, gxmat = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
+    cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
     nv = dofs.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(live, table, QVEL), before, after)
+    spread(dofs, cdof, take(table, QVEL), before, after)
     contact = np.zeros(1, dtype=CONTACT_RECORD)
     for c in range(nc):
         _read_contact(arena, arena32, layout, c, contact[0])
@@ -89,8 +87,10 @@ def polish_contacts(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def read_contacts(arena: Array, arena32: NDArray[np.int32], layout: IntArray, contacts: Records) -> None:
+def read_contacts(table: IntArray, contacts: Records) -> None:
     """Copy what MuJoCo found: the next step writes over it."""
+    layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32 = arena.view(np.int32)
     for c in range(contacts.shape[0]):
         _read_contact(arena, arena32, layout, c, contacts[c])
 

@@ -18,7 +18,7 @@ from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact import workspace
-from tangens.contact.bundle import NO_ARENA, Bundle, contact_layout, contact_memory
+from tangens.contact.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
 from tangens.contact.cones import BREAKING, MODE_NAMES
 from tangens.contact.constraints import Constraints
 from tangens.contact.detection import polish_contacts, set_margins
@@ -62,30 +62,32 @@ class NcpEngine:
         normals, faces, corners = hull_tables(m)
         bundle_options = np.array([
             self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
-            options.tolerance, options.max_iterations, SOLVERS.index(options.solver),
+            options.tolerance, options.max_iterations, SOLVERS.index(options.solver), constraints.rows, options.margin,
         ])  # fmt: skip
-        bundle = Bundle(d, {
+        bundle = self._bundle = Bundle({
             "tree": pack_tree(m, self._dynamics.dampers),
             "geoms": geom_records(m, scene.parameters["restitution"]),
             "face_normals": normals, "faces": faces, "corners": corners,
             "constraints": constraints.packed,
             "options": bundle_options,
             "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
+            "elements": self._dynamics.packed_elements,
+            "gravcomp": np.zeros(m.nv),
+            "frozen": np.zeros((0, 7, 6)),
+            "warm": np.zeros(1 + 6 * int(constraints.packed[0])),
+            "geom_gap": m.geom_gap,
             "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
             "arena_layout": np.array(contact_layout()),
+            **{name: getattr(d, name) for name in FILLED_BY_MUJOCO},
         })  # fmt: skip
-        self._bundle = bundle.numbers, bundle.live, bundle.table
-        self._elements = self._dynamics.packed_elements
-        self._no_gravcomp = None if m.body_gravcomp.any() else (np.zeros(m.nv), np.zeros((0, 0)))
+        self._table = bundle.table
+        self._compensates = bool(m.body_gravcomp.any())
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
-        self._arena = NO_ARENA
-        self._margins = m.geom_gap, options.margin
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
-        self._settings, self._layout = bundle_options, layout
+        self._layout = layout
         self._friction = scene.parameters["friction"].copy()
         self._response = self._response_rule(options)
-        self._warm = np.zeros(1 + 6 * int(constraints.packed[0]))
-        self._memory, self._capacity, self._nc = np.zeros(0), -1, 0
+        self._capacity, self._nc = -1, 0
         self._solved: tuple[Array, Array] | None = None
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
@@ -95,7 +97,7 @@ class NcpEngine:
         write_inputs(*self._inputs, q, v, u, tau)
         mujoco.mj_kinematics(m, d)
         mujoco.mj_comPos(m, d)
-        set_margins(*self._bundle, *self._margins)
+        set_margins(self._table)
         mujoco.mj_collision(m, d)
         mujoco.mj_makeM(m, d)
         if m.ntendon:
@@ -106,16 +108,14 @@ class NcpEngine:
         nc = self._nc = d.ncon
         if nc > self._capacity:
             self._grow(nc)
-        if nc and self._arena is NO_ARENA:
-            self._arena = contact_memory(d)
         if nc and self._curved:
-            polish_contacts(*self._bundle, nc, *self._arena)
+            polish_contacts(self._table, nc)
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
-        result = compiled_step(*self._bundle, self._rows, nc, *self._arena, self._warm, self._memory, out)
+        result = compiled_step(self._table, nc, out)
         error = result[1]
         if error == math.inf:
-            self._warm[:] = 0.0  # the next motion starts afresh
+            self._bundle["warm"][:] = 0.0  # the next motion starts afresh
             raise SolverError(diverged(self._h))
         self._solved = q, v
         out.setflags(write=False)  # and with it all views
@@ -129,28 +129,24 @@ class NcpEngine:
             self.step(q, v, u, tau)
         by_state = np.empty((3, 2, *self._square))
         by_u = np.empty((2, len(v), len(u))) if "u" in wrt else self._no_u
-        frozen = _EXACT if self._response is None else self._response()
+        self._prepare_slopes(q, v, u, tau)
         if with_force or not _INPUTS.issuperset(wrt):
-            return self._jacobian_in_parts(q, v, u, tau, wrt, with_force, frozen, by_state, by_u)
-        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
-        unknown, ambiguous = differentiate(
-            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, frozen, by_state, by_u
-        )
+            return self._jacobian_in_parts(q, v, wrt, with_force, by_state, by_u)
+        unknown, ambiguous = differentiate(self._table, self._nc, by_state, by_u)
         if unknown >= 0:
             self._refuse(unknown)
         return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
 
     def _jacobian_in_parts(
-        self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool, frozen: Array,
-        by_state: Array, by_u: Array,
-    ) -> Jacobian:  # fmt: skip
+        self, q: Array, v: Array, wrt: Sequence[str], with_force: bool, by_state: Array, by_u: Array
+    ) -> Jacobian:
         """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
-        lin = self._linearize(q, v, u, tau, with_u=by_u.shape[2] > 0, with_turn=with_force, frozen=frozen)
-        P, T = forward(self._settings, self._elements, lin, by_state, by_u)
+        lin = self._linearize(with_u=by_u.shape[2] > 0, with_turn=with_force)
+        P, T = forward(self._table, lin, by_state, by_u)
         blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
         force: dict[str, Array] = {}
         integrate = self._integration(lin.v_next)
-        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+        for name, (R, C) in self._terms(q, v, wrt, lin).items():
             shape, by_force, by_law = R.shape[1:], R.reshape(len(v), -1), C.reshape(len(T.T), -1)
             if name not in _INPUTS:
                 by_parameter = P @ by_force - T @ by_law
@@ -166,31 +162,33 @@ class NcpEngine:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
         if not self._is_solved(q, v, u, tau):
             self.step(q, v, u, tau)
-        frozen = _EXACT if self._response is None else self._response()
-        lin = self._linearize(q, v, u, tau, with_u=True, with_turn=dforce is not None, frozen=frozen)
+        self._prepare_slopes(q, v, u, tau)
+        lin = self._linearize(with_u=True, with_turn=dforce is not None)
         d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
-        by_q, by_v, by_tau, by_u, z, s = reverse(self._settings, self._elements, lin, dq, dv, d_impulse)
+        by_q, by_v, by_tau, by_u, z, s = reverse(self._table, lin, dq, dv, d_impulse)
         if dforce is not None:
             by_q = by_q + np.einsum("ci,cij->j", np.cross(self._contact_forces(), dforce), lin.turn)
         out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
-        for name, (R, C) in self._terms(q, v, wrt, lin, frozen).items():
+        for name, (R, C) in self._terms(q, v, wrt, lin).items():
             out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
         return out
 
-    def _linearize(
-        self, q: Array, v: Array, u: Array, tau: Array, *, with_u: bool, with_turn: bool, frozen: Array
-    ) -> Linearization:
-        gravcomp = self._no_gravcomp or self._dynamics.gravity_compensation(q, v, u, tau)
-        lin = linearize(
-            *self._bundle, self._rows, self._nc, self._elements, *gravcomp, self._memory, with_u, with_turn, frozen
-        )
+    def _prepare_slopes(self, q: Array, v: Array, u: Array, tau: Array) -> None:
+        """What the derivative needs and compiled code cannot find out."""
+        if self._compensates:
+            force, by_q = self._dynamics.gravity_compensation(q, v, u, tau)
+            self._bundle.put("gravcomp", np.ascontiguousarray(force))
+            self._bundle.put("gravcomp_q", np.ascontiguousarray(by_q))
+        if self._response is not None:
+            self._bundle.put("frozen", self._response())
+
+    def _linearize(self, *, with_u: bool, with_turn: bool) -> Linearization:
+        lin = linearize(self._table, self._nc, with_u, with_turn)
         if lin.unknown >= 0:
             self._refuse(lin.unknown)
         return lin
 
-    def _terms(
-        self, q: Array, v: Array, names: Sequence[str], lin: Linearization, frozen: Array
-    ) -> dict[str, tuple[Array, Array]]:
+    def _terms(self, q: Array, v: Array, names: Sequence[str], lin: Linearization) -> dict[str, tuple[Array, Array]]:
         """R (nv, ...) and C (m, ...) of each input."""
         out: dict[str, tuple[Array, Array]] = {}
         m, nv, h = len(lin.active), len(v), self._h
@@ -202,10 +200,8 @@ class NcpEngine:
                 R = h * np.eye(nv) if name == "tau" else lin.R_u
                 out[name] = R, np.zeros((m, R.shape[1]))
             elif name in CONTACT_PARAMETERS:
-                R, C = parameter_terms(
-                    *self._bundle, self._rows, self._nc, self._memory, self._friction, frozen, lin.slide,
-                    CONTACT_PARAMETERS.index(name),
-                )  # fmt: skip
+                which = CONTACT_PARAMETERS.index(name)
+                R, C = parameter_terms(self._table, self._nc, self._friction, lin.slide, which)
                 shape = (-1, 3) if name == "size" else (-1,)
                 out[name] = (
                     R.reshape(nv, *shape),
@@ -223,7 +219,7 @@ class NcpEngine:
 
     def _read(self) -> tuple[Records, Records, Array]:
         """Contacts, blocks and impulses of the step taken last."""
-        w = workspace.carve.py_func(self._memory, self._m.nv, self._m.nM, self._nc, self._rows)
+        w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
         return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
 
     def _response_rule(self, options: Ncp) -> Callable[[], Array] | None:
@@ -295,11 +291,12 @@ class NcpEngine:
 
     def _grow(self, contacts: int) -> None:
         """More memory, for more contacts than ever before."""
-        self._capacity = capacity = max(2 * contacts, 8)
-        self._memory = np.zeros(workspace.size(self._m.nv, self._m.nM, capacity, self._rows))
-        warm = np.zeros(len(self._warm) + 5 * capacity)
-        warm[: len(self._warm)] = self._warm
-        self._warm = warm
+        self._capacity = capacity = 2 * contacts
+        bundle, before = self._bundle, self._bundle["warm"]
+        bundle.put("memory", np.zeros(workspace.size(self._m.nv, self._m.nM, capacity, self._rows)))
+        bundle.put("warm", np.concatenate([before, np.zeros(5 * capacity)]))
+        if contacts:
+            bundle.put("arena", contact_memory(self._d))
 
     def _refuse(self, contact: int) -> NoReturn:
         geom = self._d.contact.geom[contact]
@@ -307,7 +304,6 @@ class NcpEngine:
         raise NotDifferentiable(f"ncp does not know how the contact between {one} and {two} moves with the bodies")
 
 
-_EXACT = np.zeros((0, 7, 6))
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
 

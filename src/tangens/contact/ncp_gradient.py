@@ -28,11 +28,16 @@ from tangens.contact.bundle import (
     COM,
     CONSTRAINTS,
     CTRL,
+    ELEMENTS,
+    FROZEN,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
+    GRAVCOMP,
+    GRAVCOMP_Q,
     GRAVITY,
     MASS,
+    MEMORY,
     OPTIONS,
     QPOS,
     QVEL,
@@ -46,7 +51,7 @@ from tangens.contact.bundle import (
 from tangens.contact.cones import CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
 from tangens.contact.dense import lower_squared, multiply, times_lower_transposed
 from tangens.contact.generalized_inverse import invert
-from tangens.contact.options import IMPLICIT, TIMESTEP
+from tangens.contact.options import IMPLICIT, ROWS, TIMESTEP
 from tangens.contact.problem_slopes import add_constraint_slopes, pushes
 from tangens.contact.workspace import carve
 from tangens.dynamics import tree_solve
@@ -81,34 +86,29 @@ class Linearization(NamedTuple):
 
 @numba.njit(cache=True, error_model="numpy")
 def differentiate(
-    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, elements: Array, gravcomp: Array, gravcomp_q: Array,
-    memory: Array, frozen: Array, by_state: Array, by_u: Array,
+    table: IntArray, nc: int, by_state: Array, by_u: Array
 ) -> tuple[int, bool]:  # fmt: skip
     """`linearize` and `forward` in one call: a contact that moves in an unknown way or −1, and `ambiguous`."""
-    lin = linearize(
-        fixed, live, table, rows, nc, elements, gravcomp, gravcomp_q, memory, by_u.shape[2] > 0, False, frozen
-    )
+    lin = linearize(table, nc, by_u.shape[2] > 0, False)
     if lin.unknown >= 0:
         return lin.unknown, False
-    forward(take(fixed, table, OPTIONS), elements, lin, by_state, by_u)
+    forward(table, lin, by_state, by_u)
     return -1, lin.ambiguous
 
 
 @numba.njit(cache=True, error_model="numpy")
-def linearize(
-    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, elements: Array, gravcomp: Array, gravcomp_q: Array,
-    memory: Array, with_u: bool, with_turn: bool, frozen: Array,
-) -> Linearization:  # fmt: skip
-    """The factors at the step that `memory` holds; the first three arrays are a `Bundle`'s.
+def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linearization:
+    """The factors at the step that the memory holds; `table` is a `Bundle`'s.
 
-    `frozen` says how contacts move: empty for the exact motion, else a (7, 6) response for each contact.
+    Its array `frozen` says how contacts move: empty for the exact motion, else a (7, 6) response for each contact.
     """
-    dofs, bodies, column = unpack_tree(take(fixed, table, TREE))
-    options, gravity = take(fixed, table, OPTIONS), take(fixed, table, GRAVITY)
-    M, cdof, com = take(live, table, MASS), take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
-    q, v, u = take(live, table, QPOS), take(live, table, QVEL), take(live, table, CTRL)
+    elements, gravcomp_q, frozen = take(table, ELEMENTS), take(table, GRAVCOMP_Q), take_rows(table, FROZEN, 42)
+    dofs, bodies, column = unpack_tree(take(table, TREE))
+    options, gravity = take(table, OPTIONS), take(table, GRAVITY)
+    M, cdof, com = take(table, MASS), take_rows(table, CDOF, 6), take_rows(table, COM, 3)
+    q, v, u = take(table, QPOS), take(table, QVEL), take(table, CTRL)
     nv, h = v.shape[0], options[TIMESTEP]
-    w = carve(memory, nv, M.shape[0], nc, rows)
+    w = carve(take(table, MEMORY), nv, M.shape[0], nc, int(options[ROWS]))
     blocks = w.blocks[: int(w.counts[0])]
     _yield_to_limits(blocks, w.G, int(w.counts[1]))
     active = _active_rows(blocks)
@@ -127,23 +127,23 @@ def linearize(
     for i in range(nv):
         a[i] = (w.v_next[i] - v[i]) / h
         v_next[i] = w.v_next[i]
-    evaluate_forces(elements, force, q, v, u, take(live, table, APPLIED), gravcomp)
+    evaluate_forces(elements, force, q, v, u, take(table, APPLIED), take(table, GRAVCOMP))
     _add_joint_forces(dofs, column, options, elements, M, v, a, R, R_u)
     if gravcomp_q.shape[0]:
-        R[0] += h * gravcomp_q
+        R[0] += h * gravcomp_q.reshape(nv, nv)
     turn = np.zeros((nc if with_turn else 0, 3, nv))
     unknown, feeds_back = -1, False
     if m:
         spread(dofs, cdof, w.v_next, before, after)
-        hulls = take_hulls(fixed, table)
+        hulls = take_hulls(table)
         unknown, feeds_back = add_constraint_slopes(
-            dofs, bodies, take(fixed, table, GEOMS).view(GEOM), hulls, take(fixed, table, CONSTRAINTS), options, cdof,
-            com, take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9),
-            take_rows(live, table, XPOS, 3), take_rows(live, table, XQUAT, 4), q, v, before, after, w.contacts, blocks,
+            dofs, bodies, take(table, GEOMS).view(GEOM), hulls, take(table, CONSTRAINTS), options, cdof,
+            com, take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9),
+            take_rows(table, XPOS, 3), take_rows(table, XQUAT, 4), q, v, before, after, w.contacts, blocks,
             w.impulse, w.v_next, w.J, w.rate, frozen, outside, R[0], K, turn,
         )  # fmt: skip
     spread(dofs, cdof, v, before, after)
-    cinert = take_rows(live, table, CINERT, 10)
+    cinert = take_rows(table, CINERT, 10)
     add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
     tree_solve.square_root(dofs, column, w.L, w.d, W)
     for r in range(m):
@@ -159,11 +159,9 @@ def linearize(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def forward(
-    options: Array, elements: Array, lin: Linearization, by_state: Array, by_u: Array
-) -> tuple[Array, Array]:  # fmt: skip
+def forward(table: IntArray, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
-    nv, m, h = lin.W.shape[0], lin.Y.shape[0], options[TIMESTEP]
+    nv, m, h = lin.W.shape[0], lin.Y.shape[0], take(table, OPTIONS)[TIMESTEP]
     room = np.empty(2 * nv * nv + 2 * nv * m)
     P, product = room[: nv * nv].reshape(nv, nv), room[nv * nv : 2 * nv * nv].reshape(nv, nv)
     at = 2 * nv * nv + nv * m
@@ -185,18 +183,18 @@ def forward(
             by_state[2, 1, i, j] = h * P[i, j]
     if by_u.shape[2]:
         multiply(P, lin.R_u, by_u[1])
-    integrate_rows(unpack(elements)[1], lin.v_next, h, by_state, by_u)
+    integrate_rows(unpack(take(table, ELEMENTS))[1], lin.v_next, h, by_state, by_u)
     return P, T
 
 
 @numba.njit(cache=True, error_model="numpy")
 def reverse(
-    options: Array, elements: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
+    table: IntArray, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
     """From ∂L/∂(q⁺, v⁺, λ) to ∂L/∂(q, v, tau, u), and the two vectors that parameters need: z = ∂L/∂R, s = −∂L/∂c."""
-    m, h = lin.Y.shape[0], options[TIMESTEP]
+    m, h = lin.Y.shape[0], take(table, OPTIONS)[TIMESTEP]
     y, by_q = dv.copy(), dq.copy()
-    pull_back_integration(unpack(elements)[1], lin.v_next, h, dq, y, by_q)
+    pull_back_integration(unpack(take(table, ELEMENTS))[1], lin.v_next, h, dq, y, by_q)
     z = lin.W @ (lin.W.T @ y)
     by_v = np.zeros(y.shape[0])
     s = np.zeros(m)

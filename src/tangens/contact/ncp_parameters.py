@@ -20,10 +20,12 @@ from tangens.contact.bundle import (
     CDOF,
     COM,
     CONSTRAINTS,
+    FROZEN,
     GEOM_XMAT,
     GEOM_XPOS,
     GEOMS,
     MASS,
+    MEMORY,
     OPTIONS,
     QVEL,
     TREE,
@@ -34,7 +36,7 @@ from tangens.contact.bundle import (
 from tangens.contact.cones import CONTACT, DRY, SLIDING
 from tangens.contact.constraints import unpack_constraints
 from tangens.contact.ncp_gradient import apply_B
-from tangens.contact.options import TIMESTEP
+from tangens.contact.options import ROWS, TIMESTEP
 from tangens.contact.problem_rows import restitution_of
 from tangens.contact.problem_slopes import approach_of, feedback_gain, pushes, world_force
 from tangens.contact.workspace import carve
@@ -51,16 +53,15 @@ _FRICTION, _RESTITUTION, _FRICTIONLOSS, _SIZE = range(4)
 
 @numba.njit(cache=True, error_model="numpy")
 def parameter_terms(
-    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, memory: Array, friction: Array, frozen: Array,
-    slide: Array, parameter: int,
+    table: IntArray, nc: int, friction: Array, slide: Array, parameter: int
 ) -> tuple[Array, Array]:  # fmt: skip
     """R (nv, n) and C (m, n) by one parameter with n entries; `friction` is that of each geom."""
-    dofs, bodies, _ = unpack_tree(take(fixed, table, TREE))
-    geoms, options = take(fixed, table, GEOMS).view(GEOM), take(fixed, table, OPTIONS)
-    v = take(live, table, QVEL)
+    dofs, bodies, _ = unpack_tree(take(table, TREE))
+    geoms, options = take(table, GEOMS).view(GEOM), take(table, OPTIONS)
+    v = take(table, QVEL)
     nv, m, h = v.shape[0], slide.shape[0], options[TIMESTEP]
-    w = carve(memory, nv, take(live, table, MASS).shape[0], nc, rows)
-    specs, _ = unpack_constraints(take(fixed, table, CONSTRAINTS))
+    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
+    specs, _ = unpack_constraints(take(table, CONSTRAINTS))
     count = nv if parameter == _FRICTIONLOSS else (3 if parameter == _SIZE else 1) * geoms.shape[0]
     R, C = np.zeros((nv, count)), np.zeros((m, count))
     r = 0
@@ -91,8 +92,8 @@ def parameter_terms(
                     C[r, contact.geom[side]] += share * approach
             elif parameter == _SIZE:
                 _add_size(
-                    fixed, live, table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first],
-                    w.v_next, v, w.J, frozen, R, C[r : r + 3],
+                    table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first], w.v_next, v,
+                    w.J, R, C[r : r + 3],
                 )  # fmt: skip
         r += block.width
     if parameter == _SIZE:
@@ -109,18 +110,17 @@ def _share(values: Array, geom: IntArray, side: int, used: float) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def _add_size(
-    fixed: Array, live: Array, table: IntArray, dofs: Records, bodies: Records, geoms: Records, options: Array,
-    contact: Any, block: Any, impulse: Array, rate: float, v_next: Array, v: Array, J: Array, frozen: Array, R: Array,
-    C: Array,
+    table: IntArray, dofs: Records, bodies: Records, geoms: Records, options: Array, contact: Any, block: Any,
+    impulse: Array, rate: float, v_next: Array, v: Array, J: Array, R: Array, C: Array,
 ) -> None:  # fmt: skip
     """A larger geom moves the contact as a translation of its shape would, its body held."""
-    hulls = take_hulls(fixed, table)
-    gxpos, gxmat = take_rows(live, table, GEOM_XPOS, 3), take_rows(live, table, GEOM_XMAT, 9)
-    cdof, com = take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
+    hulls, frozen = take_hulls(table), take_rows(table, FROZEN, 42)
+    gxpos, gxmat = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
+    cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
     nv, first, p, frame = v.shape[0], block.start, contact.position, contact.frame
     D, moved, f = np.zeros((7, 6)), np.zeros((3, 3)), np.empty(6)
     if frozen.shape[0]:
-        D[:] = frozen[block.source]
+        D[:] = frozen[block.source].reshape(7, 6)
     elif not contact_response(geoms, hulls, contact.geom, gxpos, gxmat, p, frame, contact.gap, D):
         return
     world_force(frame, impulse[first : first + 3], f)

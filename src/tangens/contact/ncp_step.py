@@ -17,19 +17,20 @@ from tangens.collision.rows import GEOM
 from tangens.contact.bundle import (
     ACTUATION,
     APPLIED,
-    ARENA_LAYOUT,
     BIAS,
     CDOF,
     COM,
     CONSTRAINTS,
     GEOMS,
     MASS,
+    MEMORY,
     OPTIONS,
     PASSIVE,
     QPOS,
     QUATS,
     QVEL,
     TREE,
+    WARM,
     XPOS,
     XQUAT,
     take,
@@ -38,7 +39,7 @@ from tangens.contact.bundle import (
 from tangens.contact.cones import BREAKING, LIMIT, violations
 from tangens.contact.constraints import BALL_LIMIT, LINE_LIMIT, unpack_constraints
 from tangens.contact.detection import normal_velocity, read_contacts
-from tangens.contact.options import CORRECTION, IMPLICIT, ITERATIONS, SOLVER, TIMESTEP, TOLERANCE
+from tangens.contact.options import CORRECTION, IMPLICIT, ITERATIONS, ROWS, SOLVER, TIMESTEP, TOLERANCE
 from tangens.contact.problem_rows import ball_angle, build_rows, limit_target, line_value, set_contact_target
 from tangens.contact.solvers import solve as solve_cones
 from tangens.contact.workspace import carve
@@ -56,31 +57,27 @@ _WORTH_BLAS = 1000  # numbers in the rows
 
 
 @numba.njit(cache=True, error_model="numpy")
-def step(
-    fixed: Array, live: Array, table: IntArray, rows: int, nc: int, arena: Array, arena32: NDArray[np.int32],
-    warm: Array, memory: Array, out: Array,
-) -> tuple[int, float, float, float, float]:  # fmt: skip
-    """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and `memory`.
+def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float, float]:
+    """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and the memory.
 
-    The first two arrays are a `Bundle`'s. Returns iterations, residual, and the violations of Signorini's law, the
+    `table` is a `Bundle`'s. Returns iterations, residual, and the violations of Signorini's law, the
     cones and maximum dissipation; the residual is infinite if v⁺ is not finite.
     """
-    dofs, bodies, column = unpack_tree(take(fixed, table, TREE))
-    geoms = take(fixed, table, GEOMS).view(GEOM)
-    specs, entries = unpack_constraints(take(fixed, table, CONSTRAINTS))
-    options, quats = take(fixed, table, OPTIONS), take_rows(fixed, table, QUATS, 3).view(np.int64)
-    layout = take(fixed, table, ARENA_LAYOUT).view(np.int64)
-    M, cdof, com = take(live, table, MASS), take_rows(live, table, CDOF, 6), take_rows(live, table, COM, 3)
-    xpos, xquat = take_rows(live, table, XPOS, 3), take_rows(live, table, XQUAT, 4)
-    q, v = take(live, table, QPOS), take(live, table, QVEL)
+    dofs, bodies, column = unpack_tree(take(table, TREE))
+    geoms = take(table, GEOMS).view(GEOM)
+    specs, entries = unpack_constraints(take(table, CONSTRAINTS))
+    options, quats = take(table, OPTIONS), take_rows(table, QUATS, 3).view(np.int64)
+    M, cdof, com = take(table, MASS), take_rows(table, CDOF, 6), take_rows(table, COM, 3)
+    xpos, xquat = take_rows(table, XPOS, 3), take_rows(table, XQUAT, 4)
+    q, v = take(table, QPOS), take(table, QVEL)
     nv, nq = v.shape[0], q.shape[0]
-    w = carve(memory, nv, M.shape[0], nc, rows)
+    w, warm = carve(take(table, MEMORY), nv, M.shape[0], nc, int(options[ROWS])), take(table, WARM)
     contacts, blocks, v_next = w.contacts, w.blocks, w.v_next
     _free_velocity(
-        dofs, column, options, M, v, take(live, table, PASSIVE), take(live, table, ACTUATION), take(live, table, BIAS),
-        take(live, table, APPLIED), w.v_free, w.L, w.d,
+        dofs, column, options, M, v, take(table, PASSIVE), take(table, ACTUATION), take(table, BIAS),
+        take(table, APPLIED), w.v_free, w.L, w.d,
     )  # fmt: skip
-    read_contacts(arena, arena32, layout, contacts)
+    read_contacts(table, contacts)
     before, after, after_v = np.empty((nv, 6)), np.empty((nv, 6)), np.empty((nv, 6))
     if nc > 0:
         spread(dofs, cdof, v, before, after_v)

@@ -55,7 +55,7 @@ def add_constraint_slopes(
             c = block.source
             contact = contacts[c]
             if frozen.shape[0]:
-                D[:] = frozen[c]
+                D[:] = frozen[c].reshape(7, 6)
             elif not contact_response(
                 geoms, hulls, contact.geom, gxpos, gxmat, contact.position, contact.frame, contact.gap, D
             ):
