@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -284,10 +283,11 @@ class NcpEngine:
         """Whether the step taken last was from these inputs; arrays of a State cannot have changed since."""
         if self._solved is None:
             return False
-        if q is self._solved[0] and v is self._solved[1] and not q.flags.writeable:
-            return bool(_same(*self._inputs[2:], u, tau))
-        _, _, control, applied = self._inputs
-        return bool(_same(self._inputs[0], self._inputs[1], q, v) and _same(control, applied, u, tau))
+        qpos, qvel, ctrl, applied = self._inputs
+        known = q is self._solved[0] and v is self._solved[1] and not q.flags.writeable
+        if not known and (q.tobytes() != qpos.tobytes() or v.tobytes() != qvel.tobytes()):
+            return False
+        return u.tobytes() == ctrl.tobytes() and tau.tobytes() == applied.tobytes()
 
     def _grow(self, contacts: int) -> None:
         """More memory, for more contacts than ever before."""
@@ -352,15 +352,3 @@ def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
     m.geom_margin[:] = 0.0
     sharpen(m)
     return m
-
-
-@numba.njit(cache=True)
-def _same(a: Array, b: Array, x: Array, y: Array) -> bool:
-    """Whether a is x and b is y, number by number."""
-    for i in range(a.shape[0]):
-        if a[i] != x[i]:
-            return False
-    for i in range(b.shape[0]):  # noqa: SIM110  (plain loops compile to the quickest code)
-        if b[i] != y[i]:
-            return False
-    return True

@@ -76,45 +76,44 @@ def difference_jacobians(joints: JointLayout, q1: Array, q2: Array) -> tuple[Arr
 
 
 @numba.njit(cache=True)
-def push_forward_integration(quat: NDArray[np.void], dv: Array, h: float, columns: Array, out: Array) -> None:
-    """Out = ∂(q ⊕ h·v)/∂v · columns, shape (nv, n), at dv = h·v; `quat` are records of QUAT."""
-    nv, n = columns.shape
+def integrate_rows(quat: NDArray[np.void], v: Array, h: float, by_state: Array, by_u: Array) -> None:
+    """The rows of q⁺ = q ⊕ h·v⁺, in by_state (3, 2, nv, nv) and by_u (2, nv, nu), from those of v⁺.
+
+    `quat` are records of QUAT.
+    """
+    nv = v.shape[0]
+    for c in range(3):
+        for i in range(nv):
+            for j in range(nv):
+                by_state[c, 0, i, j] = h * by_state[c, 1, i, j]
     for i in range(nv):
-        for j in range(n):
-            out[i, j] = h * columns[i, j]
-    block = np.empty((3, 3))
-    for n_quat in range(quat.shape[0]):
-        a = quat[n_quat].v
-        right_jacobian(dv[a : a + 3], block)
-        for j in range(n):
-            for i in range(3):
-                total = 0.0
-                for k in range(3):
-                    total += block[i, k] * columns[a + k, j]
-                out[a + i, j] = h * total
+        by_state[0, 0, i, i] += 1.0
+        for j in range(by_u.shape[2]):
+            by_u[0, i, j] = h * by_u[1, i, j]
+    if quat.shape[0] == 0:
+        return
+    turn, slope, dv = np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
+    for k in range(quat.shape[0]):
+        a = quat[k].v
+        for i in range(3):
+            dv[i] = h * v[a + i]
+        right_jacobian(dv, slope)
+        for c in range(3):
+            _turn_rows(slope, h, by_state[c, 1, a : a + 3], by_state[c, 0, a : a + 3])
+        _turn_rows(slope, h, by_u[1, a : a + 3], by_u[0, a : a + 3])
+        exp_matrix(dv, turn)
+        for i in range(3):
+            for j in range(3):
+                by_state[0, 0, a + i, a + j] += turn[j, i]  # ∂q⁺/∂q is the inverse turn
 
 
 @numba.njit(cache=True)
-def integrate_rows(quat: NDArray[np.void], v: Array, h: float, by_state: Array, by_u: Array) -> None:
-    """The rows of q⁺ = q ⊕ h·v⁺, in by_state (3, 2, nv, nv) and by_u (2, nv, nu), from those of v⁺."""
-    nv = v.shape[0]
-    dv = np.empty(nv)
-    for i in range(nv):
-        dv[i] = h * v[i]
-    for c in range(3):
-        push_forward_integration(quat, dv, h, by_state[c, 1], by_state[c, 0])
-    if by_u.shape[2] > 0:
-        push_forward_integration(quat, dv, h, by_u[1], by_u[0])
-    q_q = by_state[0, 0]
-    for i in range(nv):
-        q_q[i, i] += 1.0
-    block = np.empty((3, 3))
-    for k in range(quat.shape[0]):
-        a = quat[k].v
-        exp_matrix(dv[a : a + 3], block)
+def _turn_rows(slope: Array, h: float, rows: Array, out: Array) -> None:
+    """Out ← h·slope·rows, shapes (3, n)."""
+    for j in range(rows.shape[1]):
+        x, y, z = h * rows[0, j], h * rows[1, j], h * rows[2, j]
         for i in range(3):
-            for j in range(3):
-                q_q[a + i, a + j] += block[j, i] - (1.0 if i == j else 0.0)
+            out[i, j] = slope[i, 0] * x + slope[i, 1] * y + slope[i, 2] * z
 
 
 @numba.njit(cache=True)
