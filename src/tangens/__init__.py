@@ -10,7 +10,7 @@
 """
 
 from tangens import optimize, scenes
-from tangens.contact import CONTACT_MODELS, ContactModel, Ncp, Smoothed
+from tangens.contact import CONTACT_MODELS, ContactModel, Lcp, Ncp, Smoothed
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
@@ -26,6 +26,7 @@ __all__ = [
     "Error",
     "Gradients",
     "Jacobian",
+    "Lcp",
     "Ncp",
     "NotDifferentiable",
     "OptionError",

@@ -52,6 +52,9 @@ class SolverReport(NamedTuple):
     """Of the friction cones alone: impulse outside [N·s]."""
     dissipation: float = 0.0
     """Of maximum dissipation alone: energy that friction should have taken [J]."""
+    method: str = ""
+    """What found the impulses, if there were any: for `ncp` "newton" or "admm"; for `lcp` "guess" (all contacts did
+    as in the step before), "pivoting" or, where that failed, "fallback"."""
 
 
 EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)

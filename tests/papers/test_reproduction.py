@@ -12,8 +12,8 @@ import pytest
 import tangens as tg
 from tangens import papers
 from tangens.cli import main
-from tangens.papers import ncp
-from tangens.papers.ncp import accuracy, inverse, physics, poses, tables
+from tangens.papers import accuracy, ncp, poses
+from tangens.papers.ncp import inverse, physics, tables
 from tangens.papers.rows import at_least, at_most, info
 from tangens.verify import Sample
 
@@ -61,7 +61,7 @@ class TestInverseProblems:
 
 class TestAccuracy:
     def test_a_robot_is_judged(self) -> None:
-        verdict = accuracy.judge(accuracy.robot("half_cheetah"), 3)
+        verdict = accuracy.judge(accuracy.robot("half_cheetah"), tg.Ncp(tolerance=accuracy.TIGHT), 3)
         assert len(verdict.errors) == 3
         assert np.median(verdict.errors) < accuracy.TOLERANCE
 

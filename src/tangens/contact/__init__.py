@@ -6,13 +6,14 @@ import difflib
 
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.free import ContactFree
+from tangens.contact.lcp import Lcp
 from tangens.contact.ncp import Ncp
 from tangens.contact.smoothed import Smoothed
 from tangens.errors import OptionError
 
-__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "Ncp", "Smoothed", "contact_model"]
+__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "Lcp", "Ncp", "Smoothed", "contact_model"]
 
-_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp,)}
+_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp)}
 
 CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
 """Names that `Simulator(scene, contact=...)` understands."""

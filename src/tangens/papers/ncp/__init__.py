@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tangens.papers.ncp import accuracy, inverse, physics, tables
+from tangens.contact import Ncp
+from tangens.papers import accuracy
+from tangens.papers.ncp import inverse, physics, tables
 from tangens.papers.rows import Row
 from tangens.report import environment
 
 Part = Callable[[str, Path], tuple[list[Row], list[Path]]]
 
+ROBOTS = (
+    "half_cheetah", "ant", "dm_cheetah", "hopper", "dm_humanoid", "humanoid_cmu", "humanoid", "walker2d", "go1", "g1",
+)  # fmt: skip
+
 PARTS: dict[str, Part] = {
     "Fig. 3: initial conditions": inverse.initial_conditions,
     "Fig. 4, App. E: inverse dynamics": inverse.torques,
-    "gradient accuracy": accuracy.run,
+    "gradient accuracy": partial(accuracy.run, Ncp(tolerance=accuracy.TIGHT), ROBOTS),
     "physics": physics.laws,
     "solver": physics.solver,
     "soak": physics.soak,

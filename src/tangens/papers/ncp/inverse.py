@@ -21,7 +21,7 @@ from tangens.optimize import (
     initial_condition,
     inverse_dynamics,
 )
-from tangens.papers.ncp import poses
+from tangens.papers import poses
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
 from tangens.scene import Scene

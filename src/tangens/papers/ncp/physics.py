@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.errors import Error
-from tangens.papers.ncp.accuracy import random_controls, robot
-from tangens.papers.ncp.poses import start
+from tangens.papers.accuracy import random_controls, robot
+from tangens.papers.poses import start
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
 from tangens.results import SolverReport

@@ -1,4 +1,4 @@
-"""Solvers for the contact problem of `cones`: semi-smooth Newton with Gauss-Seidel to start it, and ADMM.
+"""Solvers for the contact problem of `laws`: semi-smooth Newton with Gauss-Seidel to start it, and ADMM.
 
 Gauss-Seidel always makes progress and finds the modes; Newton then solves the equations of those modes to the last
 digits. All start from the impulses they are given and leave their result there.
@@ -12,16 +12,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.cones import CONTACT, DRY, LIMIT, classify, project, project_on_cone, residual, velocity
-from tangens.contact.generalized_inverse import gauss_jordan
+from tangens.contact.rigid.generalized_inverse import gauss_jordan
+from tangens.contact.rigid.laws import CONTACT, DRY, LIMIT, classify, project_on_cone, residual, velocity
+from tangens.contact.rigid.methods import ADMM, NEWTON
+from tangens.contact.rigid.pivoting import solve_boxes
+from tangens.contact.rigid.sweeps import gauss_seidel, solve_in_place
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-SOLVERS = ("newton", "admm")
+SOLVERS = ("newton", "admm", "pivoting")
 """By name; compiled code knows them by their place here."""
-_NEWTON, _ADMM = 0, 1
+_NEWTON, _ADMM, _PIVOTING = 0, 1, 2
 # Numbers of sweeps at which the search forgets the guess, and at which it tries ADMM.
 _START_AFRESH, _TRY_THE_OTHER = 8, 256
 # Newton's compliances, in turn: what one stumbles over, another may not. Measured on motions of go1, g1 and humanoid.
@@ -39,45 +42,6 @@ def set_scales(G: Array, blocks: Records) -> None:
         for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
             scale = max(scale, G[i, i])
         blocks[b].scale = scale
-
-
-@numba.njit(cache=True, error_model="numpy")
-def gauss_seidel(G: Array, blocks: Records, impulse: Array, sigma: Array, sweeps: int, tolerance: float) -> int:
-    """Sweep over the blocks, each solved for its own impulse with the others fixed; returns the sweeps taken.
-
-    `sigma` must be G·impulse + g on entry, and is on exit.
-    """
-    x = np.empty(3)
-    for sweep in range(sweeps):
-        change = 0.0
-        for b in range(blocks.shape[0]):
-            kind, a, bound, scale = blocks[b].kind, blocks[b].start, blocks[b].bound, blocks[b].scale
-            if kind == CONTACT:
-                # normal first, then the tangents with what the normal one has become
-                x[0] = max(0.0, impulse[a] - sigma[a] / max(G[a, a], 1e-12 * scale))
-                change = max(change, _add(G, impulse, sigma, a, x[0] - impulse[a]) * G[a, a])
-                for i in range(1, 3):
-                    x[i] = impulse[a + i] - sigma[a + i] / scale
-                project(CONTACT, bound, x)
-                for i in range(1, 3):
-                    change = max(change, _add(G, impulse, sigma, a + i, x[i] - impulse[a + i]) * scale)
-            else:
-                for i in range(a, a + blocks[b].width):
-                    x[0] = impulse[i] - sigma[i] / max(G[i, i], 1e-12 * scale)
-                    project(kind, bound, x)
-                    change = max(change, _add(G, impulse, sigma, i, x[0] - impulse[i]) * G[i, i])
-        if change <= tolerance:
-            return sweep + 1
-    return sweeps
-
-
-@numba.njit(cache=True, error_model="numpy")
-def _add(G: Array, impulse: Array, sigma: Array, row: int, amount: float) -> float:
-    if amount != 0.0:
-        impulse[row] += amount
-        for i in range(sigma.shape[0]):
-            sigma[i] += G[row, i] * amount
-    return abs(amount)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -185,35 +149,6 @@ def _equations(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def solve_in_place(A: Array, b: Array) -> bool:
-    """Gaussian elimination with row pivoting; `A` is overwritten, `b` becomes the solution. False if singular."""
-    n = A.shape[0]
-    for k in range(n):
-        pivot = k
-        for i in range(k + 1, n):
-            if abs(A[i, k]) > abs(A[pivot, k]):
-                pivot = i
-        if not abs(A[pivot, k]) > 0.0:
-            return False
-        if pivot != k:
-            for j in range(k, n):
-                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
-            b[k], b[pivot] = b[pivot], b[k]
-        for i in range(k + 1, n):
-            factor = A[i, k] / A[k, k]
-            if factor != 0.0:
-                for j in range(k + 1, n):
-                    A[i, j] -= factor * A[k, j]
-                b[i] -= factor * b[k]
-    for i in range(n - 1, -1, -1):
-        total = b[i]
-        for j in range(i + 1, n):
-            total -= A[i, j] * b[j]
-        b[i] = total / A[i, i]
-    return True
-
-
-@numba.njit(cache=True, error_model="numpy")
 def admm(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
 ) -> tuple[int, float]:  # fmt: skip
@@ -277,13 +212,17 @@ def _shifted_inverse(G: Array, rho: float) -> Array:
 @numba.njit(cache=True, error_model="numpy")
 def solve(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
-) -> tuple[int, float]:  # fmt: skip
-    """Leave impulses that obey the laws, their velocities and the modes; returns iterations and residual.
+) -> tuple[int, float, int]:  # fmt: skip
+    """Leave impulses that obey the laws, their velocities and the modes; returns iterations, residual and method.
 
     `newton` goes from the guess; where that fails, Gauss-Seidel sweeps, longer and longer, find it better places to
     start from, at first near the guess, then from nothing. With `admm`, that does it instead.
     """
     set_scales(G, blocks)
+    if solver == _PIVOTING:
+        total, error, method = solve_boxes(G, g, blocks, impulse, sigma, iterations, tolerance)
+        classify(blocks, impulse, sigma)
+        return total, error, method
     velocity(G, g, impulse, sigma)
     total, error = 0, residual(blocks, impulse, sigma)
     if error > tolerance and solver == _NEWTON:
@@ -310,4 +249,4 @@ def solve(
             sigma[:] = near_sigma
         sweeps *= 2
     classify(blocks, impulse, sigma)
-    return total, error
+    return total, error, ADMM if solver == _ADMM else NEWTON

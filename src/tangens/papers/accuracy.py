@@ -7,7 +7,7 @@ slope change between them? A miss where it does not is a wrong derivative.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens import robots
-from tangens.contact import Ncp
+from tangens.contact import ContactModel
 from tangens.errors import NotDifferentiable, SolverError
-from tangens.papers.ncp.poses import floating, start
+from tangens.papers.poses import floating, start
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
 from tangens.results import Step
@@ -28,13 +28,9 @@ from tangens.verify import Sample, gradient_errors
 
 Array = NDArray[np.float64]
 
-ROBOTS = (
-    "half_cheetah", "ant", "dm_cheetah", "hopper", "dm_humanoid", "humanoid_cmu", "humanoid", "walker2d", "go1", "g1",
-)  # fmt: skip
 STATES = {"quick": 20, "normal": 60, "full": 200}
 TOLERANCE, STEP = 1e-5, 1e-6
-# Differences see the solver's own error divided by their step.
-_TIGHT = Ncp(tolerance=1e-13)
+TIGHT = 1e-13  # for the solver: differences see its error divided by their step
 
 
 class Verdict(NamedTuple):
@@ -47,17 +43,17 @@ class Verdict(NamedTuple):
     ambiguous: int
     """Misses at which `J.unique` is false: the laws leave v⁺ open, and each step takes one answer of many."""
     refused: int
-    """States whose contacts `ncp` does not differentiate yet."""
+    """States with contacts of which it is not known how they move."""
     lost: int
     """Motions that could not go on."""
 
 
-def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
-    """Judge all robots."""
+def run(contact: ContactModel, names: Sequence[str], effort: str, out: Path) -> tuple[list[Row], list[Path]]:
+    """Judge these robots."""
     rows: list[Row] = []
     found: dict[str, Verdict] = {}
-    for name in ROBOTS:
-        verdict = found[name] = judge(robot(name), STATES[effort])
+    for name in names:
+        verdict = found[name] = judge(robot(name), contact, STATES[effort])
         errors = np.array(verdict.errors)
         states, good = len(errors) + verdict.refused, int((errors <= TOLERANCE).sum())
         unexplained = len(errors) - good - verdict.on_switch - verdict.ambiguous
@@ -78,9 +74,9 @@ def robot(name: str) -> Scene:
     return robots.get(name)
 
 
-def judge(scene: Scene, states: int, seed: int = 0) -> Verdict:
+def judge(scene: Scene, contact: ContactModel, states: int, seed: int = 0) -> Verdict:
     """Relative errors of ∂v⁺ by state and force at random states in contact."""
-    simulator = Simulator(scene, contact=_TIGHT)
+    simulator = Simulator(scene, contact)
     errors, lost, explained, ambiguous, refused = list[float](), list[str](), 0, 0, 0
     for sample in in_contact(simulator, states, np.random.default_rng(seed), lost):
         try:

@@ -4,7 +4,7 @@
 
 G is the Delassus matrix, g the free velocity, both in the constraints' own frames; nothing here knows of robots. A
 constraint is a block of rows: a contact (normal first, then two tangents) has the second-order cone of its friction
-coefficient; a limit is a half-line; dry joint friction an interval; an equality has no bound.
+coefficient, or in `lcp` a box; a limit is a half-line; dry joint friction an interval; an equality has no bound.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
-CONTACT, LIMIT, DRY, EQUALITY = 0, 1, 2, 3
-"""Kinds of blocks."""
+CONTACT, LIMIT, DRY, EQUALITY, BOX = range(5)
+"""Kinds of blocks; a box is a contact whose friction is bounded along each of its two tangents by itself."""
 BREAKING, STICKING, SLIDING = 0, 1, 2
 """Modes of a block: no impulse; impulse inside its bounds; impulse on its bound while moving."""
 MODE_NAMES = ("breaking", "sticking", "sliding")
@@ -35,6 +35,7 @@ BLOCK = np.dtype(
         ("source", np.int64),  # contact, or −1 − constraint
         ("sign", np.float64),
         ("value", np.float64),  # what is left of a gap or limit
+        ("side", np.float64, 2),  # of a box: the bounds that its tangents are at, −1, 0 or 1
     ]
 )
 
@@ -63,6 +64,10 @@ def project(kind: int, bound: float, x: Array) -> None:
             scale = radius / length if length > 0.0 else 0.0
             x[1] *= scale
             x[2] *= scale
+    elif kind == BOX:
+        x[0] = max(x[0], 0.0)
+        for i in range(1, 3):
+            x[i] = min(max(x[i], -bound * x[0]), bound * x[0])
     elif kind == LIMIT:
         x[0] = max(x[0], 0.0)
     elif kind == DRY:
@@ -118,6 +123,14 @@ def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
             block.mode = BREAKING
         elif kind == LIMIT:
             block.mode = STICKING
+        elif kind == BOX:
+            block.mode = STICKING
+            for i in range(2):
+                probe, high = impulse[a + 1 + i] - sigma[a + 1 + i] / s, block.bound * impulse[a]
+                slides = high == 0.0 or abs(probe) > high
+                block.side[i] = math.copysign(1.0, probe) if slides else 0.0
+                if slides:
+                    block.mode = SLIDING
         else:
             x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
             # without friction nothing ever sticks, even where nothing moves
@@ -135,13 +148,18 @@ def violations(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, fl
     signorini, cone, dissipation = 0.0, 0.0, 0.0
     for b in range(blocks.shape[0]):
         kind, a, bound = blocks[b].kind, blocks[b].start, blocks[b].bound
-        if kind in (CONTACT, LIMIT):
+        if kind in (CONTACT, BOX, LIMIT):
             signorini = max(signorini, abs(min(blocks[b].scale * impulse[a], sigma[a])))
         if kind == CONTACT:
             radius = bound * impulse[a]
             x, y, u, v = impulse[a + 1], impulse[a + 2], sigma[a + 1], sigma[a + 2]
             cone = max(cone, math.sqrt(x * x + y * y) - radius)
             dissipation = max(dissipation, abs(x * u + y * v + radius * math.sqrt(u * u + v * v)))
+        elif kind == BOX:
+            radius = bound * impulse[a]
+            for i in range(a + 1, a + 3):
+                cone = max(cone, abs(impulse[i]) - radius)
+                dissipation = max(dissipation, abs(impulse[i] * sigma[i] + radius * abs(sigma[i])))
         elif kind == DRY:
             cone = max(cone, abs(impulse[a]) - bound)
             dissipation = max(dissipation, abs(impulse[a] * sigma[a] + bound * abs(sigma[a])))

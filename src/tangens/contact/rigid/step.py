@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.rows import GEOM
-from tangens.contact.bundle import (
+from tangens.contact.rigid.bundle import (
     ACTUATION,
     APPLIED,
     BIAS,
@@ -36,13 +36,14 @@ from tangens.contact.bundle import (
     take,
     take_rows,
 )
-from tangens.contact.cones import BREAKING, LIMIT, violations
-from tangens.contact.constraints import BALL_LIMIT, LINE_LIMIT, unpack_constraints
-from tangens.contact.detection import normal_velocity, read_contacts
-from tangens.contact.options import CORRECTION, IMPLICIT, ITERATIONS, ROWS, SOLVER, TIMESTEP, TOLERANCE
-from tangens.contact.problem_rows import ball_angle, build_rows, limit_target, line_value, set_contact_target
-from tangens.contact.solvers import solve as solve_cones
-from tangens.contact.workspace import carve
+from tangens.contact.rigid.constraints import BALL_LIMIT, LINE_LIMIT, unpack_constraints
+from tangens.contact.rigid.detection import normal_velocity, read_contacts
+from tangens.contact.rigid.laws import BREAKING, LIMIT, violations
+from tangens.contact.rigid.methods import NOTHING
+from tangens.contact.rigid.options import CORRECTION, EXPLORES, IMPLICIT, ITERATIONS, ROWS, SOLVER, TIMESTEP, TOLERANCE
+from tangens.contact.rigid.rows import ball_angle, build_rows, limit_target, line_value, set_contact_target
+from tangens.contact.rigid.solvers import solve as solve_contacts
+from tangens.contact.rigid.workspace import carve
 from tangens.dynamics import tree_solve
 from tangens.dynamics.chains import spread, unpack_tree
 from tangens.dynamics.rotations import quat_exp, quat_multiply
@@ -53,15 +54,16 @@ Records = NDArray[np.void]
 
 _IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
 _ROUNDS = 50  # each lets at least one more constraint in
+_TOUCHING = 1e-6  # [m]
 _WORTH_BLAS = 1000  # numbers in the rows
 
 
 @numba.njit(cache=True, error_model="numpy")
-def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float, float]:
+def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float, float, int]:
     """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and the memory.
 
     `table` is a `Bundle`'s. Returns iterations, residual, and the violations of Signorini's law, the
-    cones and maximum dissipation; the residual is infinite if v⁺ is not finite.
+    cones and maximum dissipation, and the method; the residual is infinite if v⁺ is not finite.
     """
     dofs, bodies, column = unpack_tree(take(table, TREE))
     geoms = take(table, GEOMS).view(GEOM)
@@ -88,8 +90,8 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
         v_next[i] = w.v_free[i]
     guess = np.zeros(3 * nc + 6 * specs.shape[0])
     limits = np.zeros(2 * specs.shape[0], dtype=np.int64)
-    _recall(warm, specs, contacts, guess, limits)
-    iterations, error = 0, 0.0
+    _recall(warm, specs, contacts, guess, limits, options[EXPLORES] != 0.0)
+    iterations, error, method = 0, 0.0, NOTHING
     for attempt in range(2):
         patient = attempt == 1 or options[CORRECTION] == 0.0
         budget = int(options[ITERATIONS]) if patient else min(_IMPATIENCE, int(options[ITERATIONS]))
@@ -104,10 +106,10 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
                 break
             G = w.G[: n * n].reshape(n, n)
             _delassus(dofs, column, w.J[:n], w.L, w.d, w.v_free, w.half[:n], w.g, G)
-            taken, error = solve_cones(
+            taken, error, how = solve_contacts(
                 G, w.g[:n], blocks[:nb], w.impulse[:n], w.sigma[:n], budget, options[TOLERANCE], int(options[SOLVER])
             )  # fmt: skip
-            iterations += taken
+            iterations, method = iterations + taken, max(method, how)
             _apply(dofs, column, w.J[:n], w.impulse, w.L, w.d, w.v_free, v_next)
             _keep(blocks[:nb], nc, w.impulse, guess)
             if nc > 0:
@@ -131,7 +133,7 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
         if not math.isfinite(v_next[i]):
             error = math.inf
     _report_contacts(options[TIMESTEP], contacts, blocks[:nb], w.impulse, out[nq + nv :])
-    return iterations, error, signorini, cone, dissipation
+    return iterations, error, signorini, cone, dissipation, method
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -239,8 +241,11 @@ def _keep(blocks: Records, nc: int, impulse: Array, guess: Array) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits: IntArray) -> None:
-    """Impulses of the step before, for the same constraints and contacts of the same geoms in the same order."""
+def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits: IntArray, explores: bool) -> None:
+    """Impulses of the step before, for the same constraints and contacts of the same geoms in the same order.
+
+    If reverse mode is to explore, contacts that touch take part whether or not they push.
+    """
     ns, nc = 6 * specs.shape[0], contacts.shape[0]
     for i in range(ns):
         guess[3 * nc + i] = warm[1 + i]
@@ -250,13 +255,13 @@ def _recall(warm: Array, specs: Records, contacts: Records, guess: Array, limits
                 limits[2 * s + side] = warm[1 + 6 * s + side] > 0.0
     count, j = int(warm[0]), 0
     for c in range(nc):
-        contacts[c].chosen = 0
+        contacts[c].chosen = explores and contacts[c].gap <= _TOUCHING
         for k in range(j, count):
             at = 1 + ns + 5 * k
             if warm[at] == contacts[c].geom[0] and warm[at + 1] == contacts[c].geom[1]:
                 for i in range(3):
                     guess[3 * c + i] = warm[at + 2 + i]
-                contacts[c].chosen = guess[3 * c] > 0.0
+                contacts[c].chosen = contacts[c].chosen or guess[3 * c] > 0.0
                 j = k + 1
                 break
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.cones import BLOCK
+from tangens.contact.rigid.laws import BLOCK
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]

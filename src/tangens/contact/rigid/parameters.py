@@ -1,6 +1,6 @@
 """How an `ncp` step answers to friction, restitution, frictionloss and geom size.
 
-As for every input (see `ncp_gradient`), dv⁺ = P·R − T·C with C = B·K + c: here are R and C of these parameters.
+As for every input (see `gradient`), dv⁺ = P·R − T·C with C = B·K + c: here are R and C of these parameters.
 A pair takes the larger friction and restitution of its two geoms; where both are the same, each has half a share.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tangens.collision.motion import contact_response
 from tangens.collision.rows import GEOM
 from tangens.collision.shapes import shape_motion
-from tangens.contact.bundle import (
+from tangens.contact.rigid.bundle import (
     CDOF,
     COM,
     CONSTRAINTS,
@@ -33,13 +33,14 @@ from tangens.contact.bundle import (
     take_hulls,
     take_rows,
 )
-from tangens.contact.cones import CONTACT, DRY, SLIDING
-from tangens.contact.constraints import unpack_constraints
-from tangens.contact.ncp_gradient import apply_B
-from tangens.contact.options import ROWS, TIMESTEP
-from tangens.contact.problem_rows import restitution_of
-from tangens.contact.problem_slopes import approach_of, feedback_gain, pushes, world_force
-from tangens.contact.workspace import carve
+from tangens.contact.rigid.constraints import unpack_constraints
+from tangens.contact.rigid.gradient import apply_B
+from tangens.contact.rigid.laws import BOX, DRY, SLIDING
+from tangens.contact.rigid.options import ROWS, TIMESTEP
+from tangens.contact.rigid.rows import restitution_of
+from tangens.contact.rigid.slopes import approach_of, feedback_gain, pushes, world_force
+from tangens.contact.rigid.tangents import spin_of_tangents
+from tangens.contact.rigid.workspace import carve
 from tangens.dynamics.chains import spread, unpack_tree
 
 Array = NDArray[np.float64]
@@ -75,14 +76,13 @@ def parameter_terms(
                     for i in range(nv):
                         R[i, owner] += h * math.copysign(1.0, w.impulse[first]) * w.J[first, i]
             continue
-        if block.kind == CONTACT:
+        if block.source >= 0:
             contact = w.contacts[block.source]
             if parameter == _FRICTION and block.mode == SLIDING:
-                speed = max(math.sqrt(w.sigma[first + 1] ** 2 + w.sigma[first + 2] ** 2), 1e-300)
                 for side in range(2):
-                    share = _share(friction, contact.geom, side, contact.friction)
-                    for i in range(1, 3):
-                        C[r + i, contact.geom[side]] += share * w.impulse[first] * w.sigma[first + i] / speed
+                    share = _share(friction, contact.geom, side, contact.friction) * w.impulse[first]
+                    C[r + 1, contact.geom[side]] += share * _against(block, w.sigma, 0)
+                    C[r + 2, contact.geom[side]] += share * _against(block, w.sigma, 1)
             elif parameter == _RESTITUTION and contact.gap <= 0.0:
                 approach = min(approach_of(v, w.J[first]), 0.0)
                 largest = restitution_of(geoms, contact.geom)
@@ -99,6 +99,15 @@ def parameter_terms(
     if parameter == _SIZE:
         apply_B(slide, C)
     return R, C
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _against(block: Any, sigma: Array, tangent: int) -> float:
+    """Component of the direction that friction acts against."""
+    if block.kind == BOX:
+        return float(-block.side[tangent])
+    x, y = sigma[block.start + 1], sigma[block.start + 2]
+    return (y if tangent else x) / max(math.sqrt(x * x + y * y), 1e-300)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -133,6 +142,7 @@ def _add_size(
     _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
     gain = feedback_gain(geoms, options, v, contact, J[first])
     witness, outward = np.empty(3), np.empty(3)
+    y0, y1, y2 = spin_of_tangents(frame)
     for side in range(2):
         sign = 2.0 * side - 1.0
         for i in range(3):
@@ -143,6 +153,7 @@ def _add_size(
             s = moved[:, k].copy()
             change = sign * (D @ np.concatenate((s, np.zeros(3))))
             dp, turn = change[:3], change[3:6]
+            turn += (y0 * turn[0] + y1 * turn[1] + y2 * turn[2]) * frame[:3]
             if side == 0:
                 dp += s
             at = 3 * contact.geom[side] + k

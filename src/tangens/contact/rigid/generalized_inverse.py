@@ -45,6 +45,24 @@ def invert(A: Array) -> tuple[Array, int]:
 
 
 @numba.njit(cache=True, error_model="numpy")
+def minimal_solution(A: Array, b: Array) -> Array:
+    """The smallest x that solves A·x = b, or comes nearest to it; A and b are overwritten."""
+    n = A.shape[0]
+    for i in range(n):
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, abs(A[i, j]))
+        if largest > 0.0:
+            b[i] /= largest
+            for j in range(n):
+                A[i, j] /= largest
+    inverse = A.copy()
+    if n > 0 and not gauss_jordan(inverse, _VANISHES):
+        _pseudo_inverse(A, inverse)
+    return inverse @ b
+
+
+@numba.njit(cache=True, error_model="numpy")
 def gauss_jordan(A: Array, vanishes: float) -> bool:
     """Invert in place with row pivoting; False as soon as a pivot is smaller than `vanishes`."""
     n = A.shape[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import GEOM
-from tangens.contact.bundle import (
+from tangens.contact.rigid.bundle import (
     ARENA,
     ARENA_LAYOUT,
     CDOF,
@@ -27,8 +27,9 @@ from tangens.contact.bundle import (
     take_hulls,
     take_rows,
 )
-from tangens.contact.options import MARGIN, TIMESTEP
-from tangens.contact.workspace import CONTACT_RECORD
+from tangens.contact.rigid.options import MARGIN, TIMESTEP
+from tangens.contact.rigid.tangents import set_tangents
+from tangens.contact.rigid.workspace import CONTACT_RECORD
 from tangens.dynamics.chains import spread, unpack_tree
 
 Array = NDArray[np.float64]
@@ -100,8 +101,9 @@ def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c:
     base = c * layout[STRIDE]
     for i in range(3):
         contact.position[i] = arena[base + layout[POSITION] + i]
-    for i in range(9):
+    for i in range(3):
         contact.frame[i] = arena[base + layout[FRAME] + i]
+    set_tangents(contact.frame)
     contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
     if arena32[c * layout[STRIDE32] + layout[DIMENSION]] == 1:  # condim="1": the pair has no friction
         contact.friction = 0.0

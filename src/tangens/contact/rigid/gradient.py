@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.rows import GEOM
-from tangens.contact.bundle import (
+from tangens.contact.rigid.bundle import (
     APPLIED,
     CDOF,
     CINERT,
@@ -48,12 +48,12 @@ from tangens.contact.bundle import (
     take_hulls,
     take_rows,
 )
-from tangens.contact.cones import CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
-from tangens.contact.dense import lower_squared, multiply, times_lower_transposed
-from tangens.contact.generalized_inverse import invert
-from tangens.contact.options import IMPLICIT, ROWS, TIMESTEP
-from tangens.contact.problem_slopes import add_constraint_slopes, pushes
-from tangens.contact.workspace import carve
+from tangens.contact.rigid.dense import lower_squared, multiply, times_lower_transposed
+from tangens.contact.rigid.generalized_inverse import invert
+from tangens.contact.rigid.laws import BOX, CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
+from tangens.contact.rigid.options import IMPLICIT, ROWS, TIMESTEP
+from tangens.contact.rigid.slopes import add_constraint_slopes, pushes
+from tangens.contact.rigid.workspace import carve
 from tangens.dynamics import tree_solve
 from tangens.dynamics.chains import spread, unpack_tree
 from tangens.dynamics.force_elements import ACTUATOR, unpack
@@ -269,6 +269,7 @@ def _laws(
 
     Sticking: dσ = 0. Sliding (paper 2, Eq. 16): dσ_N = 0 and
     dλ_T + μ·u·dλ_N + (μ·λ_N/|σ_T|)·(1 − u·uᵀ)·dσ_T = 0 with u = σ_T/|σ_T|.
+    In a box (paper 5, Appendix A) a tangent at its bound obeys dλ_t = ±μ·dλ_N, the other one dσ_t = 0.
     """
     m = active.shape[0]
     A = np.empty((m, m))
@@ -279,7 +280,15 @@ def _laws(
     for b in range(blocks.shape[0]):
         if not pushes(blocks[b]):
             continue
-        if blocks[b].kind == CONTACT and blocks[b].mode == SLIDING:
+        if blocks[b].kind == BOX and blocks[b].mode == SLIDING:
+            for i in range(2):
+                side, t = blocks[b].side[i], r + 1 + i
+                slide[r + 1, 2 * i] = 1.0 if side == 0.0 else 0.0
+                if side != 0.0:
+                    A[t] = 0.0
+                    A[t, t], A[t, r] = 1.0, -side * blocks[b].bound
+            slide[r + 1, 3] = 1.0
+        elif blocks[b].kind == CONTACT and blocks[b].mode == SLIDING:
             row, t = blocks[b].start + 1, r + 1
             friction, normal = blocks[b].bound, impulse[row - 1]
             speed = math.sqrt(sigma[row] ** 2 + sigma[row + 1] ** 2)

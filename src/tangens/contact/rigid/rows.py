@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.rows import point_rows
-from tangens.contact.cones import CONTACT, DRY, EQUALITY, LIMIT
-from tangens.contact.constraints import (
+from tangens.contact.rigid.constraints import (
     BALL_LIMIT,
     CONNECT,
     LINE_DRY,
@@ -19,8 +18,9 @@ from tangens.contact.constraints import (
     LINE_LIMIT,
     WELD,
 )
-from tangens.contact.detection import normal_velocity
-from tangens.contact.options import CORRECTION, CORRECTION_SPEED, DAMPING, TIMESTEP
+from tangens.contact.rigid.detection import normal_velocity
+from tangens.contact.rigid.laws import DRY, EQUALITY, LIMIT
+from tangens.contact.rigid.options import CORRECTION, CORRECTION_SPEED, DAMPING, LAW, TIMESTEP
 from tangens.dynamics.rotations import quat_log, quat_multiply, quat_rotate
 
 Array = NDArray[np.float64]
@@ -195,7 +195,7 @@ def build_rows(
         if not contacts[c].chosen:
             continue
         block, contact = blocks[b], contacts[c]
-        block.kind, block.start, block.width, block.source = CONTACT, r, 3, c
+        block.kind, block.start, block.width, block.source = int(options[LAW]), r, 3, c
         block.bound, block.value = contact.friction, contact.gap
         J[r : r + 3] = 0.0
         one, two = geoms[contacts[c].geom[0]].body, geoms[contacts[c].geom[1]].body

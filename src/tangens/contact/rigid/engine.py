@@ -1,4 +1,4 @@
-"""`ncp` at work on one scene: MuJoCo finds the contacts, compiled code solves for them and differentiates the step."""
+"""Hard contact at work on one scene: MuJoCo finds contacts, compiled code solves for them and differentiates steps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from tangens.collision.accuracy import sharpen
 from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
-from tangens.contact import workspace
-from tangens.contact.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
-from tangens.contact.cones import BREAKING, MODE_NAMES
-from tangens.contact.constraints import Constraints
-from tangens.contact.detection import polish_contacts, set_margins
-from tangens.contact.ncp_gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
-from tangens.contact.ncp_parameters import CONTACT_PARAMETERS, parameter_terms
-from tangens.contact.ncp_step import step as compiled_step
-from tangens.contact.solvers import SOLVERS
+from tangens.contact.rigid import workspace
+from tangens.contact.rigid.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
+from tangens.contact.rigid.constraints import Constraints
+from tangens.contact.rigid.detection import polish_contacts, set_margins
+from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
+from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
+from tangens.contact.rigid.methods import METHODS
+from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, parameter_terms
+from tangens.contact.rigid.solvers import SOLVERS
+from tangens.contact.rigid.step import step as compiled_step
 from tangens.dynamics.chains import pack_tree
 from tangens.dynamics.exact import ExactDynamics, write_inputs
 from tangens.dynamics.tangent import integrate_jacobians
@@ -34,7 +35,7 @@ from tangens.scene.support import element_name
 from tangens.state import State
 
 if TYPE_CHECKING:
-    from tangens.contact.ncp import Ncp
+    from tangens.contact.rigid.model import RigidContact
     from tangens.scene import Scene
 
 Array = NDArray[np.float64]
@@ -42,10 +43,10 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-class NcpEngine:
-    """`ncp` at work on one scene."""
+class RigidEngine:
+    """`ncp` or `lcp` at work on one scene."""
 
-    def __init__(self, scene: Scene, options: Ncp) -> None:
+    def __init__(self, scene: Scene, options: RigidContact) -> None:
         self._dynamics = ExactDynamics(scene.shared_model)
         self._tolerance = options.tolerance
         m = self._m = _with_contacts(self._dynamics.model, options.margin)
@@ -61,7 +62,8 @@ class NcpEngine:
         normals, faces, corners = hull_tables(m)
         bundle_options = np.array([
             self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
-            options.tolerance, options.max_iterations, SOLVERS.index(options.solver), constraints.rows, options.margin,
+            options.tolerance, options.max_iterations, SOLVERS.index(options.solver_name()),
+            constraints.rows, options.margin, options.law, options.explores,
         ])  # fmt: skip
         bundle = self._bundle = Bundle({
             "tree": pack_tree(m, self._dynamics.dampers),
@@ -119,7 +121,7 @@ class NcpEngine:
         self._solved = q, v
         out.setflags(write=False)  # and with it all views
         state = State.trusted(out[:nq], out[nq : nq + nv])
-        report = partial(SolverReport, error <= self._tolerance, *result)
+        report = partial(_report, self._tolerance, *result)
         return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
@@ -139,7 +141,7 @@ class NcpEngine:
     def _jacobian_in_parts(
         self, q: Array, v: Array, wrt: Sequence[str], with_force: bool, by_state: Array, by_u: Array
     ) -> Jacobian:
-        """The same with parameters and contact forces: every input is a pair (R, C), see `ncp_gradient`."""
+        """The same with parameters and contact forces: every input is a pair (R, C), see `gradient`."""
         lin = self._linearize(with_u=by_u.shape[2] > 0, with_turn=with_force)
         P, T = forward(self._table, lin, by_state, by_u)
         blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
@@ -221,7 +223,7 @@ class NcpEngine:
         w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
         return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
 
-    def _response_rule(self, options: Ncp) -> Callable[[], Array] | None:
+    def _response_rule(self, options: RigidContact) -> Callable[[], Array] | None:
         """What says how contacts move, shape (nc, 7, 6), if not the exact motion itself."""
         if options.collision_gradient == "analytic":
             return None
@@ -301,7 +303,7 @@ class NcpEngine:
     def _refuse(self, contact: int) -> NoReturn:
         geom = self._d.contact.geom[contact]
         one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
-        raise NotDifferentiable(f"ncp does not know how the contact between {one} and {two} moves with the bodies")
+        raise NotDifferentiable(f"it is not known how the contact between {one} and {two} moves with the bodies")
 
 
 _INPUTS = frozenset(("q", "v", "u", "tau"))
@@ -332,6 +334,12 @@ def _through_B(lin: Linearization, X: Array) -> Array:  # noqa: N802
     out = X.copy()
     apply_B(lin.slide, out)
     return out
+
+
+def _report(
+    tolerance: float, iterations: int, error: float, signorini: float, cone: float, dissipation: float, method: int
+) -> SolverReport:
+    return SolverReport(error <= tolerance, iterations, error, signorini, cone, dissipation, METHODS[method])
 
 
 def _contacts(found: Array, n: int) -> Contacts:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from tangens.collision.motion import contact_response
 from tangens.collision.shapes import Hulls
-from tangens.contact.cones import BREAKING, DRY, SLIDING
-from tangens.contact.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
-from tangens.contact.options import DAMPING
-from tangens.contact.problem_rows import ball_angle, line_value, polynomial, restitution_of, tie_points
+from tangens.contact.rigid.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
+from tangens.contact.rigid.laws import BREAKING, DRY, SLIDING
+from tangens.contact.rigid.options import DAMPING
+from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, restitution_of, tie_points
+from tangens.contact.rigid.tangents import spin_of_tangents
 from tangens.dynamics.chains import spread
 from tangens.dynamics.rotations import right_jacobian_inverse
 
@@ -151,6 +152,7 @@ def _contact_terms(
         vy += sign * (after[k, 4] + after[k, 2] * x - after[k, 0] * z)
         vz += sign * (after[k, 5] + after[k, 0] * y - after[k, 1] * x)
     last0, last1 = k0, k1
+    y0, y1, y2 = spin_of_tangents(frame)
     length = 0
     while k0 >= 0 or k1 >= 0:
         k = max(k0, k1)  # the two chains are walked towards their roots together
@@ -176,6 +178,8 @@ def _contact_terms(
             t0 += D[3, 0] * c[3] + D[3, 1] * c[4] + D[3, 2] * c[5] + D[3, 3] * c[0] + D[3, 4] * c[1] + D[3, 5] * c[2]
             t1 += D[4, 0] * c[3] + D[4, 1] * c[4] + D[4, 2] * c[5] + D[4, 3] * c[0] + D[4, 4] * c[1] + D[4, 5] * c[2]
             t2 += D[5, 0] * c[3] + D[5, 1] * c[4] + D[5, 2] * c[5] + D[5, 3] * c[0] + D[5, 4] * c[1] + D[5, 5] * c[2]
+        spin = y0 * t0 + y1 * t1 + y2 * t2
+        t0, t1, t2 = t0 + spin * frame[0], t1 + spin * frame[1], t2 + spin * frame[2]
         turn[0, k], turn[1, k], turn[2, k] = t0, t1, t2
         c[6], c[7], c[8] = dp1 * f[2] - dp2 * f[1], dp2 * f[0] - dp0 * f[2], dp0 * f[1] - dp1 * f[0]
         c[9], c[10], c[11] = t1 * f[2] - t2 * f[1], t2 * f[0] - t0 * f[2], t0 * f[1] - t1 * f[0]
