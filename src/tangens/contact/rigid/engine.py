@@ -20,6 +20,7 @@ from tangens.contact.rigid import workspace
 from tangens.contact.rigid.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
 from tangens.contact.rigid.constraints import Constraints
 from tangens.contact.rigid.detection import polish_contacts, set_margins
+from tangens.contact.rigid.exploration import explored_modes
 from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
 from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
 from tangens.contact.rigid.methods import METHODS
@@ -85,7 +86,7 @@ class RigidEngine:
         self._compensates = bool(m.body_gravcomp.any())
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
-        self._layout = layout
+        self._layout, self._explores = layout, options.explores
         self._friction = scene.parameters["friction"].copy()
         self._response = self._response_rule(options)
         self._capacity, self._nc = -1, 0
@@ -165,6 +166,23 @@ class RigidEngine:
             self.step(q, v, u, tau)
         self._prepare_slopes(q, v, u, tau)
         lin = self._linearize(with_u=True, with_turn=dforce is not None)
+        back = self._carry_back(lin, q, v, dq, dv, dforce, wrt)
+        if not self._explores:
+            return back
+        with explored_modes(*self._read_rows(), lin, dv + self._integration(lin.v_next).T @ dq) as changed:
+            if not changed:
+                return back
+            lin = self._linearize(with_u=True, with_turn=dforce is not None)
+            other = self._carry_back(lin, q, v, dq, dv, dforce, wrt)
+        return other if self._drive(other) > self._drive(back) else back
+
+    def _drive(self, back: Mapping[str, Array]) -> float:
+        """How much a gradient would move the motion (paper 5, Sec. IV-D)."""
+        return float(back["v"] @ back["v"] + back["tau"] @ back["tau"] / self._h)
+
+    def _carry_back(
+        self, lin: Linearization, q: Array, v: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
+    ) -> dict[str, Array]:
         d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
         by_q, by_v, by_tau, by_u, z, s = reverse(self._table, lin, dq, dv, d_impulse)
         if dforce is not None:
@@ -222,6 +240,11 @@ class RigidEngine:
         """Contacts, blocks and impulses of the step taken last."""
         w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
         return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
+
+    def _read_rows(self) -> tuple[Records, Array, Array]:
+        """Blocks, rows and velocities of the step taken last."""
+        w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
+        return w.blocks[: int(w.counts[0])], w.J, w.sigma
 
     def _response_rule(self, options: RigidContact) -> Callable[[], Array] | None:
         """What says how contacts move, shape (nc, 7, 6), if not the exact motion itself."""
