@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import polish
-from tangens.collision.rows import GEOM
+from tangens.collision.rows import GEOM, point_rows
 from tangens.contact.rigid.bundle import (
     ARENA,
     ARENA_LAYOUT,
@@ -48,7 +48,7 @@ def set_margins(table: IntArray) -> None:
     dofs, bodies, _ = unpack_tree(take(table, TREE))
     geoms, options = take(table, GEOMS).view(GEOM), take(table, OPTIONS)
     cdof, com, xpos = take_rows(table, CDOF, 6), take_rows(table, COM, 3), take_rows(table, GEOM_XPOS, 3)
-    gap, most = take(table, GEOM_GAP), 0.5 * options[MARGIN]
+    gap, most = take(table, GEOM_GAP), options[MARGIN]
     nv, ahead = dofs.shape[0], _AHEAD * options[TIMESTEP]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
     spread(dofs, cdof, take(table, QVEL), before, after)
@@ -94,6 +94,30 @@ def read_contacts(table: IntArray, contacts: Records) -> None:
     arena32 = arena.view(np.int32)
     for c in range(contacts.shape[0]):
         _read_contact(arena, arena32, layout, c, contacts[c])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def bouncing_normals(table: IntArray, nc: int) -> Array:
+    """Gap, restitution, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
+    dofs, bodies, _ = unpack_tree(take(table, TREE))
+    geoms, layout, arena = take(table, GEOMS).view(GEOM), take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    cdof, com, arena32 = take_rows(table, CDOF, 6), take_rows(table, COM, 3), arena.view(np.int32)
+    nv, count = dofs.shape[0], 0
+    contact, out = np.zeros(1, dtype=CONTACT_RECORD), np.zeros((nc, 4 + nv))
+    rows = np.empty((3, nv))
+    for c in range(nc):
+        _read_contact(arena, arena32, layout, c, contact[0])
+        one, two = contact[0].geom[0], contact[0].geom[1]
+        restitution = max(geoms[one].restitution, geoms[two].restitution)
+        if restitution > 0.0:
+            rows[:] = 0.0
+            point_rows(
+                dofs, bodies, geoms[one].body, geoms[two].body, contact[0].position, contact[0].frame, cdof, com, rows
+            )  # fmt: skip
+            out[count, 0], out[count, 1], out[count, 2], out[count, 3] = contact[0].gap, restitution, one, two
+            out[count, 4:] = rows[0]
+            count += 1
+    return out[:count]
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -19,12 +19,13 @@ from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.rigid import workspace
 from tangens.contact.rigid.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
 from tangens.contact.rigid.constraints import Constraints
-from tangens.contact.rigid.detection import polish_contacts, set_margins
+from tangens.contact.rigid.detection import bouncing_normals, polish_contacts, set_margins
 from tangens.contact.rigid.exploration import explored_modes
 from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
 from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
 from tangens.contact.rigid.methods import METHODS
-from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, parameter_terms
+from tangens.contact.rigid.options import CORRECTION, IMPLICIT, TIMESTEP
+from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, parameter_terms, timestep_terms
 from tangens.contact.rigid.solvers import SOLVERS
 from tangens.contact.rigid.step import step as compiled_step
 from tangens.dynamics.chains import pack_tree
@@ -64,7 +65,7 @@ class RigidEngine:
         bundle_options = np.array([
             self._h, self._dynamics.implicit_h, options.correction, options.correction_speed, options.damping,
             options.tolerance, options.max_iterations, SOLVERS.index(options.solver_name()),
-            constraints.rows, options.margin, options.law, options.explores,
+            constraints.rows, options.margin, options.law, options.explores, options.arrival,
         ])  # fmt: skip
         bundle = self._bundle = Bundle({
             "tree": pack_tree(m, self._dynamics.dampers),
@@ -86,8 +87,9 @@ class RigidEngine:
         self._compensates = bool(m.body_gravcomp.any())
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
-        self._layout, self._explores = layout, options.explores
+        self._layout, self._explores, self._correction = layout, options.explores, options.correction
         self._friction = scene.parameters["friction"].copy()
+        self._shapes = {name: value.shape for name, value in scene.parameters.items()}
         self._response = self._response_rule(options)
         self._capacity, self._nc = -1, 0
         self._solved: tuple[Array, Array] | None = None
@@ -97,21 +99,14 @@ class RigidEngine:
         m, d = self._m, self._d
         self._solved = None
         write_inputs(*self._inputs, q, v, u, tau)
-        mujoco.mj_kinematics(m, d)
-        mujoco.mj_comPos(m, d)
-        set_margins(self._table)
-        mujoco.mj_collision(m, d)
+        self._find_contacts()
         mujoco.mj_makeM(m, d)
         if m.ntendon:
             mujoco.mj_tendon(m, d)
         mujoco.mj_transmission(m, d)
         mujoco.mj_fwdVelocity(m, d)
         mujoco.mj_fwdActuation(m, d)
-        nc = self._nc = d.ncon
-        if nc > self._capacity:
-            self._grow(nc)
-        if nc and self._curved:
-            polish_contacts(self._table, nc)
+        nc = self._nc
         nq, nv = self._sizes
         out = np.empty(nq + nv + 13 * nc)
         result = compiled_step(self._table, nc, out)
@@ -124,6 +119,57 @@ class RigidEngine:
         state = State.trusted(out[:nq], out[nq : nq + nv])
         report = partial(_report, self._tolerance, *result)
         return Step(state, partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS, report)
+
+    def _find_contacts(self) -> None:
+        m, d = self._m, self._d
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        set_margins(self._table)
+        mujoco.mj_collision(m, d)
+        nc = self._nc = d.ncon
+        if nc > self._capacity:
+            self._grow(nc)
+        if nc and self._curved:
+            polish_contacts(self._table, nc)
+
+    def set_timestep(self, h: float, *, undo: bool = True) -> None:
+        """Let steps last h from now on, and undo overlaps or not; dampers stay implicit if they were."""
+        settings, implicit = self._bundle["options"], self._dynamics.implicit_h > 0.0
+        correction = self._correction if undo else 0.0
+        if h == self._h and correction == settings[CORRECTION]:
+            return
+        settings[TIMESTEP], settings[IMPLICIT], settings[CORRECTION] = h, h if implicit else 0.0, correction
+        self._h, self._solved = h, None
+        self._dynamics.parameter_forces.implicit_h = settings[IMPLICIT]
+
+    def bouncing_normals(self, q: Array | None = None) -> Array:
+        """Gap, restitution, the two geoms and the normal's row for each contact with restitution, shape (n, 4 + nv).
+
+        Of the step taken last, or at another configuration.
+        """
+        if q is not None:
+            self._solved = None
+            self._inputs[0][:] = q
+            self._find_contacts()
+        return bouncing_normals(self._table, self._nc)
+
+    def timestep_slope(self) -> Array:
+        """∂(q⁺, v⁺)/∂h of the step taken last, shape (2, nv)."""
+        lin = self._linearize(with_u=False, with_turn=False)
+        by_force, by_law = timestep_terms(self._table, self._nc, lin.active)
+        by_law = _through_B(lin, by_law[:, None])[:, 0]
+        z = lin.W @ (lin.W.T @ by_force)
+        dv = z - lin.Y.T @ (lin.A_inverse @ (_through_B(lin, (lin.Y @ by_force)[:, None])[:, 0] + by_law))
+        return np.stack([self._integration(lin.v_next) @ dv + lin.v_next, dv])
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of velocities and of controls."""
+        return self._m.nv, self._m.nu
+
+    def parameter_shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a scene parameter."""
+        return self._shapes[name]
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """Derivative of the step at its modes; uses the step taken last if its inputs were these."""
@@ -149,7 +195,8 @@ class RigidEngine:
         force: dict[str, Array] = {}
         integrate = self._integration(lin.v_next)
         for name, (R, C) in self._terms(q, v, wrt, lin).items():
-            shape, by_force, by_law = R.shape[1:], R.reshape(len(v), -1), C.reshape(len(T.T), -1)
+            shape, size = R.shape[1:], math.prod(R.shape[1:])
+            by_force, by_law = R.reshape(len(v), size), C.reshape(len(T.T), size)
             if name not in _INPUTS:
                 by_parameter = P @ by_force - T @ by_law
                 blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
@@ -221,11 +268,7 @@ class RigidEngine:
             elif name in CONTACT_PARAMETERS:
                 which = CONTACT_PARAMETERS.index(name)
                 R, C = parameter_terms(self._table, self._nc, self._friction, lin.slide, which)
-                shape = (-1, 3) if name == "size" else (-1,)
-                out[name] = (
-                    R.reshape(nv, *shape),
-                    C.reshape(m, *shape) if m else np.zeros((0, *R.reshape(nv, *shape).shape[1:])),
-                )
+                out[name] = R.reshape(nv, *self._shapes[name]), C.reshape(m, *self._shapes[name])
             else:
                 a = (lin.v_next - v) / h
                 force = h * self._dynamics.parameter_forces.by(name, q, v, a, regressors)
@@ -379,7 +422,7 @@ def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
     off = mujoco.mjtDisableBit
     m.opt.disableflags &= ~(int(off.mjDSBL_CONSTRAINT) | int(off.mjDSBL_CONTACT))
     m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
-    m.geom_gap[:] = margin
+    m.geom_gap[:] = min(margin, 1.0)
     m.geom_margin[:] = 0.0
     sharpen(m)
     return m

@@ -83,6 +83,11 @@ class RigidContact(ContactModel):
         """Whether reverse mode may let contacts part or hold that do not."""
         return False
 
+    @property
+    def arrival(self) -> float:
+        """A gap so small counts as closed for a body that bounces [m]."""
+        return 0.0
+
     def solver_name(self) -> str:
         """Who solves the contact problem, see `solvers`."""
         raise NotImplementedError

@@ -13,4 +13,5 @@
     MARGIN,
     LAW,
     EXPLORES,
-) = range(12)
+    ARRIVAL,
+) = range(13)

@@ -17,6 +17,9 @@ from tangens.collision.motion import contact_response
 from tangens.collision.rows import GEOM
 from tangens.collision.shapes import shape_motion
 from tangens.contact.rigid.bundle import (
+    ACTUATION,
+    APPLIED,
+    BIAS,
     CDOF,
     COM,
     CONSTRAINTS,
@@ -27,6 +30,7 @@ from tangens.contact.rigid.bundle import (
     MASS,
     MEMORY,
     OPTIONS,
+    PASSIVE,
     QVEL,
     TREE,
     take,
@@ -35,10 +39,10 @@ from tangens.contact.rigid.bundle import (
 )
 from tangens.contact.rigid.constraints import unpack_constraints
 from tangens.contact.rigid.gradient import apply_B
-from tangens.contact.rigid.laws import BOX, DRY, SLIDING
-from tangens.contact.rigid.options import ROWS, TIMESTEP
+from tangens.contact.rigid.laws import BOX, DRY, EQUALITY, SLIDING
+from tangens.contact.rigid.options import IMPLICIT, ROWS, TIMESTEP
 from tangens.contact.rigid.rows import restitution_of
-from tangens.contact.rigid.slopes import approach_of, feedback_gain, pushes, world_force
+from tangens.contact.rigid.slopes import approach_of, pushes, world_force
 from tangens.contact.rigid.tangents import spin_of_tangents
 from tangens.contact.rigid.workspace import carve
 from tangens.dynamics.chains import spread, unpack_tree
@@ -83,8 +87,8 @@ def parameter_terms(
                     share = _share(friction, contact.geom, side, contact.friction) * w.impulse[first]
                     C[r + 1, contact.geom[side]] += share * _against(block, w.sigma, 0)
                     C[r + 2, contact.geom[side]] += share * _against(block, w.sigma, 1)
-            elif parameter == _RESTITUTION and contact.gap <= 0.0:
-                approach = min(approach_of(v, w.J[first]), 0.0)
+            elif parameter == _RESTITUTION and contact.bounces:
+                approach = approach_of(v, w.J[first])
                 largest = restitution_of(geoms, contact.geom)
                 for side in range(2):
                     own, other = geoms[contact.geom[side]].restitution, geoms[contact.geom[1 - side]].restitution
@@ -99,6 +103,36 @@ def parameter_terms(
     if parameter == _SIZE:
         apply_B(slide, C)
     return R, C
+
+
+@numba.njit(cache=True, error_model="numpy")
+def timestep_terms(table: IntArray, nc: int, active: IntArray) -> tuple[Array, Array]:
+    """R (nv,) and K (m,) by the duration of the step."""
+    dofs, _, _ = unpack_tree(take(table, TREE))
+    options, v = take(table, OPTIONS), take(table, QVEL)
+    nv, h = v.shape[0], options[TIMESTEP]
+    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
+    R, K = np.empty(nv), np.zeros(active.shape[0])
+    passive, actuation, bias = take(table, PASSIVE), take(table, ACTUATION), take(table, BIAS)
+    applied = take(table, APPLIED)
+    for i in range(nv):
+        damper, speed = dofs[i].damper, abs(v[i])
+        slope = damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed if options[IMPLICIT] else 0.0
+        R[i] = passive[i] + actuation[i] - bias[i] + applied[i] - slope * (w.v_next[i] - v[i])
+    r = 0
+    for b in range(int(w.counts[0])):
+        block = w.blocks[b]
+        if block.kind == DRY and block.mode == SLIDING:  # its impulse is a force times h
+            R += w.J[block.start] * w.impulse[block.start] / h
+        if not pushes(block):
+            continue
+        for i in range(block.start, block.start + block.width):
+            left = block.value  # targets are what is left of a gap, limit or error, over h
+            if block.kind == EQUALITY:
+                left = (w.g[i] - np.dot(w.J[i], w.v_free)) / w.rate[i] if w.rate[i] else 0.0
+            K[r] = -w.rate[i] * left / h
+            r += 1
+    return R, K
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -140,7 +174,6 @@ def _add_size(
     _relative_velocity(bodies, one, two, com, p, after, spin[0], point_velocity[0])
     spread(dofs, cdof, v, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
-    gain = feedback_gain(geoms, options, v, contact, J[first])
     witness, outward = np.empty(3), np.empty(3)
     y0, y1, y2 = spin_of_tangents(frame)
     for side in range(2):
@@ -163,9 +196,9 @@ def _add_size(
             for i in range(3):
                 C[i, at] += frame[3 * i] * now[0] + frame[3 * i + 1] * now[1] + frame[3 * i + 2] * now[2]
             C[0, at] += rate * change[6]
-            if gain != 0.0:
+            if contact.gain != 0.0:
                 past = np.cross(spin[1], dp) - np.cross(turn, point_velocity[1])
-                C[0, at] += gain * (frame[0] * past[0] + frame[1] * past[1] + frame[2] * past[2])
+                C[0, at] += contact.gain * (frame[0] * past[0] + frame[1] * past[1] + frame[2] * past[2])
 
 
 @numba.njit(cache=True, error_model="numpy")

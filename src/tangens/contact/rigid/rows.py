@@ -20,7 +20,7 @@ from tangens.contact.rigid.constraints import (
 )
 from tangens.contact.rigid.detection import normal_velocity
 from tangens.contact.rigid.laws import DRY, EQUALITY, LIMIT
-from tangens.contact.rigid.options import CORRECTION, CORRECTION_SPEED, DAMPING, LAW, TIMESTEP
+from tangens.contact.rigid.options import ARRIVAL, CORRECTION, CORRECTION_SPEED, DAMPING, LAW, TIMESTEP
 from tangens.dynamics.rotations import quat_log, quat_multiply, quat_rotate
 
 Array = NDArray[np.float64]
@@ -40,19 +40,26 @@ def restitution_of(geoms: Records, geom: IntArray) -> float:
 def set_contact_target(
     bodies: Records, geoms: Records, com: Array, after: Array, options: Array, contact: Any
 ) -> None:  # fmt: skip
-    """What is added to the normal velocity before it must not be negative (paper 2, Eq. 39).
+    """What is added to the normal velocity before it must not be negative (paper 2, Eq. 39), and its slopes.
 
-    An open gap may close within the step; an overlap is undone by a share of it. A body that bounces does so
-    when it has arrived: it is not slowed down before.
+    An open gap may close within the step; an overlap is undone by a share of it. A body that bounces does so when it
+    has arrived: it is not slowed down before, and where it leaves fast enough, its overlap needs no undoing.
     """
-    gap, restitution = contact.gap, restitution_of(geoms, contact.geom)
-    contact.target = 0.0
-    if gap > 0.0:
-        contact.target = gap / options[TIMESTEP] if restitution == 0.0 else _NEVER
+    gap, restitution, h = contact.gap, restitution_of(geoms, contact.geom), options[TIMESTEP]
+    contact.target, contact.rate, contact.gain, contact.bounces = 0.0, 0.0, 0.0, 0
+    if gap > options[ARRIVAL]:
+        if restitution == 0.0:
+            contact.target, contact.rate = gap / h, 1.0 / h
+        else:
+            contact.target = _NEVER
         return
     approach = normal_velocity(bodies, geoms, com, after, contact)
-    undo = max(options[CORRECTION] * gap / options[TIMESTEP], -options[CORRECTION_SPEED])
-    contact.target = undo - options[DAMPING] * approach + restitution * min(approach, 0.0)
+    undo, contact.rate = options[CORRECTION] * gap / h, options[CORRECTION] / h
+    if undo < -options[CORRECTION_SPEED]:
+        undo, contact.rate = -options[CORRECTION_SPEED], 0.0
+    contact.target, contact.gain = undo - options[DAMPING] * approach, -options[DAMPING]
+    if restitution * approach < contact.target:
+        contact.target, contact.rate, contact.gain, contact.bounces = restitution * approach, 0.0, restitution, 1
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -200,11 +207,9 @@ def build_rows(
         J[r : r + 3] = 0.0
         one, two = geoms[contacts[c].geom[0]].body, geoms[contacts[c].geom[1]].body
         point_rows(dofs, bodies, one, two, contacts[c].position, contacts[c].frame, cdof, com, J[r : r + 3])
-        rate = 1.0 if contacts[c].gap > 0.0 else options[CORRECTION]
-        capped = -rate * contacts[c].gap > h * options[CORRECTION_SPEED]
         for i in range(3):
             impulse[r + i], g[r + i], rates[r + i] = guess[3 * c + i], 0.0, 0.0
-        g[r], rates[r] = contacts[c].target, 0.0 if capped else rate / h
+        g[r], rates[r] = contacts[c].target, contacts[c].rate
         b, r = b + 1, r + 3
     for s in range(specs.shape[0]):
         spec = specs[s]

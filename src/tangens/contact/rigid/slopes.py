@@ -12,8 +12,7 @@ from tangens.collision.motion import contact_response
 from tangens.collision.shapes import Hulls
 from tangens.contact.rigid.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
 from tangens.contact.rigid.laws import BREAKING, DRY, SLIDING
-from tangens.contact.rigid.options import DAMPING
-from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, restitution_of, tie_points
+from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, tie_points
 from tangens.contact.rigid.tangents import spin_of_tangents
 from tangens.dynamics.chains import spread
 from tangens.dynamics.rotations import right_jacobian_inverse
@@ -68,10 +67,9 @@ def add_constraint_slopes(
                 dofs, bodies, one, two, contact.position, contact.frame, D, f, cdof, com, before, after, rate[first],
                 chain, work, R, K[0, r : r + 3], turn[c] if turn.shape[0] else no_turn,
             )  # fmt: skip
-            gain = feedback_gain(geoms, options, v, contact, J[first])
-            if gain != 0.0:
+            if contact.gain != 0.0:
                 feeds_back = True
-                _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, gain, J[first], K[0, r], K[1, r])
+                _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, J[first], K[0, r], K[1, r])
         else:
             spec = specs[-1 - block.source]
             if spec.shape in (CONNECT, WELD):
@@ -227,7 +225,7 @@ def _contact_terms(
 @numba.njit(cache=True, error_model="numpy")
 def _feedback(
     dofs: Records, bodies: Records, one: int, two: int, contact: Any, D: Array, cdof: Array, com: Array, v: Array,
-    gain: float, J: Array, by_q: Array, by_v: Array,
+    J: Array, by_q: Array, by_v: Array,
 ) -> None:  # fmt: skip
     """Restitution and damping make the target depend on the velocity of approach."""
     nv = v.shape[0]
@@ -238,17 +236,8 @@ def _feedback(
         np.empty(nv, dtype=np.int64), np.empty((nv, 12)), unused, rows, np.zeros((3, nv)),
     )  # fmt: skip
     for k in range(nv):
-        by_q[k] += gain * rows[0, k]
-        by_v[k] += gain * J[k]
-
-
-@numba.njit(cache=True, error_model="numpy")
-def feedback_gain(geoms: Records, options: Array, v: Array, contact: Any, normal_row: Array) -> float:
-    """∂target/∂(velocity of approach)."""
-    restitution = restitution_of(geoms, contact.geom)
-    if contact.gap > 0.0 or (restitution == 0.0 and options[DAMPING] == 0.0):
-        return 0.0
-    return (restitution if approach_of(v, normal_row) < 0.0 else 0.0) - options[DAMPING]
+        by_q[k] += contact.gain * rows[0, k]
+        by_v[k] += contact.gain * J[k]
 
 
 @numba.njit(cache=True, error_model="numpy")

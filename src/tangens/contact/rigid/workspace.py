@@ -25,6 +25,9 @@ CONTACT_RECORD = np.dtype(
         ("friction", np.float64),
         ("geom", np.int64, 2),
         ("target", np.float64),  # what is added to its normal velocity
+        ("rate", np.float64),  # ∂target/∂gap
+        ("gain", np.float64),  # ∂target/∂(velocity of approach)
+        ("bounces", np.int64),
         ("chosen", np.int64),  # whether it takes part
     ]
 )
