@@ -42,6 +42,7 @@ class Lcp(RigidContact):
     name: ClassVar[str] = "lcp"
     law: ClassVar[int] = BOX
 
+    max_iterations: int = 2000
     gradient: str = "exact"
     bounce: str = "discrete"
 

@@ -98,7 +98,7 @@ def read_contacts(table: IntArray, contacts: Records) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def bouncing_normals(table: IntArray, nc: int) -> Array:
-    """Gap, restitution, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
+    """Index, gap, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
     dofs, bodies, _ = unpack_tree(take(table, TREE))
     geoms, layout, arena = take(table, GEOMS).view(GEOM), take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
     cdof, com, arena32 = take_rows(table, CDOF, 6), take_rows(table, COM, 3), arena.view(np.int32)
@@ -108,13 +108,12 @@ def bouncing_normals(table: IntArray, nc: int) -> Array:
     for c in range(nc):
         _read_contact(arena, arena32, layout, c, contact[0])
         one, two = contact[0].geom[0], contact[0].geom[1]
-        restitution = max(geoms[one].restitution, geoms[two].restitution)
-        if restitution > 0.0:
+        if geoms[one].restitution > 0.0 or geoms[two].restitution > 0.0:
             rows[:] = 0.0
             point_rows(
                 dofs, bodies, geoms[one].body, geoms[two].body, contact[0].position, contact[0].frame, cdof, com, rows
             )  # fmt: skip
-            out[count, 0], out[count, 1], out[count, 2], out[count, 3] = contact[0].gap, restitution, one, two
+            out[count, 0], out[count, 1], out[count, 2], out[count, 3] = c, contact[0].gap, one, two
             out[count, 4:] = rows[0]
             count += 1
     return out[:count]

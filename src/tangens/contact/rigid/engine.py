@@ -25,7 +25,7 @@ from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate
 from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
 from tangens.contact.rigid.methods import METHODS
 from tangens.contact.rigid.options import CORRECTION, IMPLICIT, TIMESTEP
-from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, parameter_terms, timestep_terms
+from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, gap_by_size, parameter_terms, timestep_terms
 from tangens.contact.rigid.solvers import SOLVERS
 from tangens.contact.rigid.step import step as compiled_step
 from tangens.dynamics.chains import pack_tree
@@ -143,7 +143,7 @@ class RigidEngine:
         self._dynamics.parameter_forces.implicit_h = settings[IMPLICIT]
 
     def bouncing_normals(self, q: Array | None = None) -> Array:
-        """Gap, restitution, the two geoms and the normal's row for each contact with restitution, shape (n, 4 + nv).
+        """Index, gap, the two geoms and the normal's row for each contact with restitution, shape (n, 4 + nv).
 
         Of the step taken last, or at another configuration.
         """
@@ -152,6 +152,14 @@ class RigidEngine:
             self._inputs[0][:] = q
             self._find_contacts()
         return bouncing_normals(self._table, self._nc)
+
+    def gap_by_size(self, contact: int) -> Array:
+        """∂gap/∂size of a contact that was found last, shape (ngeom, 3)."""
+        found = self._d.contact
+        geoms = found.geom[contact]
+        return gap_by_size(
+            self._table, geoms[0], geoms[1], found.pos[contact], found.frame[contact], found.dist[contact]
+        )
 
     def timestep_slope(self) -> Array:
         """∂(q⁺, v⁺)/∂h of the step taken last, shape (2, nv)."""

@@ -44,6 +44,7 @@ class Piece(NamedTuple):
     duration: float
     out: Step
     normal: Array | None = None
+    gap_by_size: Array | None = None
     is_impact: bool = False
 
 
@@ -95,7 +96,10 @@ class ResolvedImpacts:
                 elif piece.normal is None:
                     change = -elapsed[name]
                 else:
-                    change = -np.tensordot(piece.normal, after[0], axes=1) / (piece.normal @ by_duration[0])
+                    later = np.tensordot(piece.normal, after[0], axes=1)
+                    if name == "size":
+                        later = later + piece.gap_by_size
+                    change = -later / (piece.normal @ by_duration[0])
                     elapsed[name] = elapsed[name] + change
                 total[name] = after + np.multiply.outer(by_duration, change)
         self._engine.set_timestep(self._h)
@@ -147,7 +151,8 @@ class ResolvedImpacts:
             normals = [n for n in engine.bouncing_normals(out.state.q) if (int(n[2]), int(n[3])) == pair]
             if not normals:
                 return None
-            gap, row = min(((n[0], n[4:]) for n in normals), key=lambda item: item[0])
+            nearest = min(normals, key=lambda n: n[1])
+            gap, row = nearest[1], nearest[4:]
             speed = row @ (2.0 * out.state.v - v)  # of the gap with the duration: v⁺ changes with it as well
             if abs(gap) <= _EXACT or speed >= 0.0:
                 break
@@ -157,8 +162,9 @@ class ResolvedImpacts:
             duration = longer
         if abs(gap) > ARRIVED:
             return None
+        growth = engine.gap_by_size(int(nearest[0]))
         engine.set_timestep(duration)
-        return Piece(q, v, duration, engine.step(q, v, u, tau), normal=row.copy())
+        return Piece(q, v, duration, engine.step(q, v, u, tau), row.copy(), growth)
 
     def _contacts(self, pieces: Sequence[Piece]) -> Contacts:
         """Those of all pieces; forces are impulses over the whole step, so they add up."""
@@ -179,7 +185,7 @@ def _first_met(normals: Array, v: Array, left: float) -> tuple[float, tuple[int,
     """When the first of the open gaps closes at this velocity, and between which geoms."""
     first: tuple[float, tuple[int, int]] | None = None
     for n in normals:
-        gap, speed = n[0], n[4:] @ v
+        gap, speed = n[1], n[4:] @ v
         if gap > ARRIVED and gap + left * speed < 0.0 and (first is None or -gap / speed < first[0]):
             first = -gap / speed, (int(n[2]), int(n[3]))
     return first

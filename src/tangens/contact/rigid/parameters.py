@@ -106,6 +106,23 @@ def parameter_terms(
 
 
 @numba.njit(cache=True, error_model="numpy")
+def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap: float) -> Array:
+    """∂gap/∂size of a contact between two geoms, shape (ngeom, 3)."""
+    geoms, gxpos, gxmat = take(table, GEOMS).view(GEOM), take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
+    out, moved, witness, outward = np.zeros((geoms.shape[0], 3)), np.empty((3, 3)), np.empty(3), np.empty(3)
+    for side in range(2):
+        sign, geom = 2.0 * side - 1.0, two if side else one
+        for i in range(3):
+            witness[i] = p[i] + 0.5 * sign * gap * frame[i]
+            outward[i] = -sign * frame[i]
+        moved[:] = 0.0
+        shape_motion(geoms, geom, gxpos, gxmat, witness, outward, moved)
+        for k in range(3):
+            out[geom, k] = sign * (frame[0] * moved[0, k] + frame[1] * moved[1, k] + frame[2] * moved[2, k])
+    return out
+
+
+@numba.njit(cache=True, error_model="numpy")
 def timestep_terms(table: IntArray, nc: int, active: IntArray) -> tuple[Array, Array]:
     """R (nv,) and K (m,) by the duration of the step."""
     dofs, _, _ = unpack_tree(take(table, TREE))

@@ -3,9 +3,9 @@
 Every row has an impulse between a lower and an upper bound: 0 and infinity for normals and limits, ±μ times its own
 contact's normal impulse for friction. A row rests on one of its bounds or, in between, has no velocity: who is where is
 all there is to find out, for then the impulses follow from linear equations, in which bounded friction goes along with
-its normal. The first try is what held in the step before. Where that fails, Dantzig's method takes the rows in one by
-one and lets the others change places as they must. It may cycle, and a boxed problem need not have a solution: then
-Gauss-Seidel sweeps find places to try, and the best answer counts.
+its normal. The first try is what held in the step before, the next ones are what that leads to. Where they fail,
+Dantzig's method takes the rows in one by one and lets the others change places as they must. It may cycle, and a boxed
+problem need not have a solution: then Gauss-Seidel sweeps find places to try, and the best answer counts.
 """
 
 from __future__ import annotations
@@ -58,6 +58,13 @@ def solve_boxes(
     if error <= tolerance:
         return 0, error, GUESS
     best, best_error = impulse.copy(), error
+    for pivot in range(_CORRECTIONS):  # all rows that are in the wrong place at once: quick, but it may cycle
+        _places_by_probe(blocks, impulse, sigma, places)
+        _settle(G, g, box, places, impulse)
+        velocity(G, g, impulse, sigma)
+        error = residual(blocks, impulse, sigma)
+        if error <= tolerance:
+            return pivot + 1, error, PIVOTING
     taken = _dantzig(G, g, blocks, box, places, impulse, sigma)
     if taken >= 0:
         error = _stabilize(G, g, blocks, box, places, impulse, sigma, tolerance)
@@ -217,17 +224,18 @@ def _stabilize(
                 wide[i] = FREE
         elif places[i] == HELD or (places[normal] != FREE and wide[normal] == FREE):
             wide[i] = FREE
-    basic = impulse.copy()
-    _settle(G, g, box, wide, impulse)
-    velocity(G, g, impulse, sigma)
-    error = residual(blocks, impulse, sigma)
-    if error <= tolerance:
-        places[:] = wide
-        return error
+    basic, error = impulse.copy(), residual(blocks, impulse, sigma)
+    for attempt in range(2):
+        _settle(G, g, box, places if attempt else wide, impulse)
+        velocity(G, g, impulse, sigma)
+        found = residual(blocks, impulse, sigma)
+        if found <= tolerance:
+            return found
+        if error <= tolerance:
+            break
     impulse[:] = basic
-    _settle(G, g, box, places, impulse)
     velocity(G, g, impulse, sigma)
-    return residual(blocks, impulse, sigma)
+    return error
 
 
 @numba.njit(cache=True, error_model="numpy")
