@@ -183,7 +183,7 @@ def _parameter_direction(scene: Scene, name: str, rng: np.random.Generator) -> A
         return value * noise * ~fixed[:, None]
     if name in ("mass", "damping", "armature", "friction", "restitution", "frictionloss"):
         return value * noise  # what weighs nothing goes on weighing nothing
-    if name == "com":
+    if name in ("com", "placement"):
         return 0.02 * noise  # links are centimetres to decimetres long
     if name == "inertia":
         return value[:, :3].min(axis=1, keepdims=True) * noise

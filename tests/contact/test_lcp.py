@@ -184,7 +184,7 @@ class TestGradients:
 
     def test_parameters_act_through_contact(self) -> None:
         sample, simulator = _cheetah_in_contact()
-        names = (*PARAMETERS, "friction", "size")
+        names = (*PARAMETERS, "friction", "size", "placement")
         errors = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-6)
         assert max(errors.values()) < 1e-5, errors
 
@@ -270,7 +270,7 @@ class TestBounces:
         sample = at_rest(simulator.scene, state)
         errors = gradient_errors(simulator, sample, ("q", "v", "tau"), step=1e-6)
         assert max(errors.values()) < 1e-6, errors
-        names = ("restitution", "friction", "mass", "gravity", "size")
+        names = ("restitution", "friction", "mass", "gravity", "size", "placement")
         found = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-6)
         assert max(found[f"v/{name}"] for name in names) < 1e-6, found
         assert max(found.values()) < 1e-5, found  # ∂q⁺ is small next to the rounding of q

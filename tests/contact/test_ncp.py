@@ -291,7 +291,7 @@ class TestGradients:
         rng = np.random.default_rng(0)
         state = simulator.rollout(simulator.initial_state(), 0.3 * rng.uniform(-1, 1, size=(80, scene.nu))).state(-1)
         sample = Sample(state, 0.2 * rng.uniform(-1, 1, size=scene.nu), np.zeros(scene.nv))
-        errors = parameter_errors(simulator, sample, (*PARAMETERS, "friction", "size"), rng, step=1e-6)
+        errors = parameter_errors(simulator, sample, (*PARAMETERS, "friction", "size", "placement"), rng, step=1e-6)
         assert max(errors.values()) < 1e-5, errors
 
     @pytest.mark.parametrize("pair", ["sphere on box face", "capsule across capsule", "sphere on cylinder side"])

@@ -122,6 +122,7 @@ PARAMETERS = {
         Parameter("frictionloss", _OBJ.mjOBJ_DOF, _field("dof_frictionloss"), _write_field("dof_frictionloss"), 0.0),
         Parameter("mass", _OBJ.mjOBJ_BODY, _field("body_mass"), _write_field("body_mass"), 0.0),
         Parameter("com", _OBJ.mjOBJ_BODY, _field("body_ipos"), _write_field("body_ipos"), -np.inf),
+        Parameter("placement", _OBJ.mjOBJ_BODY, _field("body_pos"), _write_field("body_pos"), -np.inf),
         Parameter("inertia", _OBJ.mjOBJ_BODY, read_inertia, _write_inertia, -np.inf),
         Parameter("damping", _OBJ.mjOBJ_DOF, _field("dof_damping"), _write_field("dof_damping"), 0.0),
         Parameter("armature", _OBJ.mjOBJ_DOF, _field("dof_armature"), _write_field("dof_armature"), 0.0),

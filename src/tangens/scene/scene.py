@@ -103,7 +103,8 @@ class Scene:
         """The numbers a derivative may be taken by, as read-only arrays.
 
         friction, restitution (ngeom,), size (ngeom, 3); mass (nbody,), com (nbody, 3), inertia (nbody, 6) as
-        xx, yy, zz, xy, xz, yz about the centre of mass in body axes; damping, armature, frictionloss (nv,);
+        xx, yy, zz, xy, xz, yz about the centre of mass in body axes, placement (nbody, 3), where a body's frame is in
+        its parent's; damping, armature, frictionloss (nv,);
         gravity (3,).
         """
         values = {name: parameter.read(self._model) for name, parameter in PARAMETERS.items()}
@@ -141,7 +142,7 @@ class Scene:
             if (new < parameter.minimum).any():
                 raise OptionError(f"{name} must be at least {parameter.minimum:g}; got {value!r}")
             parameter.write(model, new)
-        if {"mass", "com", "inertia", "armature"} & set(parameters):
+        if {"mass", "com", "inertia", "armature", "placement"} & set(parameters):
             _refresh_constants(model)
         check_model(model, file=self.source)
         return Scene(model, restitution=restitution, source=self.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn
 
 import mujoco
@@ -26,6 +26,7 @@ from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
 from tangens.contact.rigid.methods import METHODS
 from tangens.contact.rigid.options import CORRECTION, IMPLICIT, TIMESTEP
 from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, gap_by_size, parameter_terms, timestep_terms
+from tangens.contact.rigid.placement import LongTree, axes_of, gap_by_placement, long_tree, placement_terms
 from tangens.contact.rigid.solvers import SOLVERS
 from tangens.contact.rigid.step import step as compiled_step
 from tangens.dynamics.chains import pack_tree
@@ -85,6 +86,8 @@ class RigidEngine:
         })  # fmt: skip
         self._table = bundle.table
         self._compensates = bool(m.body_gravcomp.any())
+        ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
+        self._ties = bool(np.isin(m.eq_type, ties).any())
         self._square, self._no_u = (m.nv, m.nv), np.empty((2, m.nv, 0))
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         self._layout, self._explores, self._correction = layout, options.explores, options.correction
@@ -153,13 +156,15 @@ class RigidEngine:
             self._find_contacts()
         return bouncing_normals(self._table, self._nc)
 
-    def gap_by_size(self, contact: int) -> Array:
-        """∂gap/∂size of a contact that was found last, shape (ngeom, 3)."""
-        found = self._d.contact
-        geoms = found.geom[contact]
-        return gap_by_size(
-            self._table, geoms[0], geoms[1], found.pos[contact], found.frame[contact], found.dist[contact]
-        )
+    def gap_slopes(self, contact: int) -> dict[str, Array]:
+        """∂gap/∂size and ∂gap/∂placement of a contact that was found last."""
+        found, tree = self._d.contact, self._long_tree
+        (one, two), p, frame = found.geom[contact], found.pos[contact], found.frame[contact]
+        axes = axes_of(tree, self._d.cdof, self._d.xmat)
+        return {
+            "size": gap_by_size(self._table, one, two, p, frame, found.dist[contact]),
+            "placement": gap_by_placement(self._table, one, two, p, frame, tree, axes),
+        }
 
     def timestep_slope(self) -> Array:
         """∂(q⁺, v⁺)/∂h of the step taken last, shape (2, nv)."""
@@ -277,11 +282,27 @@ class RigidEngine:
                 which = CONTACT_PARAMETERS.index(name)
                 R, C = parameter_terms(self._table, self._nc, self._friction, lin.slide, which)
                 out[name] = R.reshape(nv, *self._shapes[name]), C.reshape(m, *self._shapes[name])
+            elif name == "placement":
+                out[name] = self._placement_terms(lin)
             else:
                 a = (lin.v_next - v) / h
                 force = h * self._dynamics.parameter_forces.by(name, q, v, a, regressors)
                 out[name] = force, np.zeros((m, *force.shape[1:]))
         return out
+
+    def _placement_terms(self, lin: Linearization) -> tuple[Array, Array]:
+        if self._compensates or self._ties:
+            what = "gravity compensation" if self._compensates else "a connect or weld equality"
+            raise NotDifferentiable(f"with {what} in the scene, steps have no derivative by placement")
+        tree, m = self._long_tree, len(lin.active)
+        R, K, unknown = placement_terms(self._table, self._nc, m, tree, axes_of(tree, self._d.cdof, self._d.xmat))
+        if unknown >= 0:
+            self._refuse(unknown)
+        return R, _through_B(lin, K.reshape(m, math.prod(K.shape[1:]))).reshape(K.shape)
+
+    @cached_property
+    def _long_tree(self) -> LongTree:
+        return long_tree(self._m)
 
     def _integration(self, v_next: Array) -> Array:
         """∂q⁺/∂v⁺."""

@@ -12,8 +12,9 @@ normal's row n, and the first piece lasts longer, the last one shorter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -44,7 +45,8 @@ class Piece(NamedTuple):
     duration: float
     out: Step
     normal: Array | None = None
-    gap_by_size: Array | None = None
+    gap_slopes: Mapping[str, Array] = MappingProxyType({})
+    """Of that gap, by parameters that move it even where nothing else does."""
     is_impact: bool = False
 
 
@@ -97,8 +99,7 @@ class ResolvedImpacts:
                     change = -elapsed[name]
                 else:
                     later = np.tensordot(piece.normal, after[0], axes=1)
-                    if name == "size":
-                        later = later + piece.gap_by_size
+                    later = later + piece.gap_slopes.get(name, 0.0)
                     change = -later / (piece.normal @ by_duration[0])
                     elapsed[name] = elapsed[name] + change
                 total[name] = after + np.multiply.outer(by_duration, change)
@@ -162,9 +163,9 @@ class ResolvedImpacts:
             duration = longer
         if abs(gap) > ARRIVED:
             return None
-        growth = engine.gap_by_size(int(nearest[0]))
+        slopes = engine.gap_slopes(int(nearest[0]))
         engine.set_timestep(duration)
-        return Piece(q, v, duration, engine.step(q, v, u, tau), row.copy(), growth)
+        return Piece(q, v, duration, engine.step(q, v, u, tau), row.copy(), slopes)
 
     def _contacts(self, pieces: Sequence[Piece]) -> Contacts:
         """Those of all pieces; forces are impulses over the whole step, so they add up."""

@@ -39,7 +39,7 @@ class RigidContact(ContactModel):
 
     """
 
-    parameters: ClassVar[tuple[str, ...]] = (*CONTACT_PARAMETERS, *PARAMETERS)
+    parameters: ClassVar[tuple[str, ...]] = (*CONTACT_PARAMETERS, "placement", *PARAMETERS)
     forces: ClassVar[bool] = True
     law: ClassVar[int]
     """The kind of block that a contact is, see `laws`."""
