@@ -42,7 +42,7 @@ def solve_box_qp(
     value = float(x @ (0.5 * H @ x + g))
     scale = float(np.abs(g).max(initial=0.0)) + float(np.abs(H).max(initial=0.0)) * float(np.abs(x).max(initial=0.0))
     known: NDArray[np.bool_] | None = None
-    factor = np.zeros((0, 0))
+    factor: Array = np.zeros((0, 0))
     for _ in range(max_iterations):
         slope = H @ x + g
         free = ~(((x <= lower) & (slope > 0)) | ((x >= upper) & (slope < 0)))

@@ -205,13 +205,19 @@ class ControlProblem:
             if not isinstance(term, Cost):
                 raise OptionError(f"{name}: {kind} is no cost; it lacks value(t, state, u) or expansion(t, state, u)")
             for when in {t, self.horizon - 1} if name == "running" else {t}:
-                if np.shape(term.value(when, self.start, np.zeros(self.nu))) != ():
+                try:
+                    value = term.value(when, self.start, np.zeros(self.nu))
+                    found = term.expansion(when, self.start, np.zeros(self.nu))
+                except (ValueError, IndexError) as error:
+                    raise OptionError(f"{name}: {kind} does not fit the sizes of this scene ({error})") from error
+                if np.shape(value) != ():
                     raise OptionError(f"{name}: value(...) of {kind} must be a number")
-                found = term.expansion(when, self.start, np.zeros(self.nu))
                 for part, zeros in vars(expected).items():
-                    shape = np.shape(getattr(found, part, None))
+                    shape = np.shape(getattr(found, part, ()))
                     if shape != zeros.shape:
-                        raise OptionError(f"{name}: expansion(...).{part} of {kind} must be {zeros.shape}; it is {shape}")
+                        raise OptionError(
+                            f"{name}: expansion(...).{part} of {kind} must be {zeros.shape}; it is {shape}"
+                        )
         return out
 
     def __repr__(self) -> str:

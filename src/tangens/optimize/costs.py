@@ -37,9 +37,7 @@ class Expansion:
     """Shape (nu, nu)."""
 
     def __add__(self, other: Expansion) -> Expansion:
-        return Expansion(
-            self.x + other.x, self.u + other.u, self.xx + other.xx, self.ux + other.ux, self.uu + other.uu
-        )
+        return Expansion(self.x + other.x, self.u + other.u, self.xx + other.xx, self.ux + other.ux, self.uu + other.uu)
 
     @staticmethod
     def zeros(nx: int, nu: int) -> Expansion:
@@ -112,9 +110,7 @@ class TargetState:
         return Expansion.of_state(WJ.T @ self._residual(t, state), J.T @ WJ, len(u))
 
     def _residual(self, t: int, state: State) -> Array:
-        return np.concatenate(
-            [self._scene.difference(_row("q", self._q, t), state.q), state.v - _row("v", self._v, t)]
-        )
+        return np.concatenate([self._scene.difference(_row("q", self._q, t), state.q), state.v - _row("v", self._v, t)])
 
 
 class Effort:

@@ -1,8 +1,8 @@
 """iLQR with control limits: dynamic programming on linear motion and quadratic cost, around the best motion so far.
 
-Backwards in time, the cost-to-go is a quadratic in δx; each control minimises it within its limits, which gives a change
-of the control and a feedback on δx. Forwards, the simulator itself runs under that feedback, so every iterate is a true
-motion. After Tassa, Mansard and Todorov, "Control-limited differential dynamic programming", ICRA 2014.
+Backwards in time, the cost-to-go is a quadratic in δx; each control minimises it within its limits, which gives a
+change of the control and a feedback on δx. Forwards, the simulator itself runs under that feedback, so every iterate is
+a true motion. After Tassa, Mansard and Todorov, "Control-limited differential dynamic programming", ICRA 2014.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tangens.errors import Error, OptionError
 from tangens.optimize.box_qp import solve_box_qp
 from tangens.optimize.control import ControlProblem, Linearized
 from tangens.optimize.costs import Expansion
-from tangens.optimize.monitor import Callback, Monitor, Rules, bar, check_tolerance
+from tangens.optimize.monitor import Callback, Damping, Monitor, Rules, bar
 from tangens.optimize.result import ControlResult
 from tangens.state import State
 
@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 
 # A step counts when it brings at least this share of the decrease that the quadratic promises.
 _SUFFICIENT = 1e-4
-_HALVINGS = 10
-_DAMPING_RANGE = 1e-9, 1e9
+# Beyond, more damping gives better directions than shorter steps do.
+_HALVINGS = 3
 
 
 def ilqr(
@@ -62,7 +62,7 @@ def ilqr(
     """
     if not isinstance(problem, ControlProblem):
         raise OptionError(f"expected a tangens.optimize.ControlProblem; got {type(problem).__name__}")
-    check_tolerance("damping", damping)
+    damper = Damping(damping)
     rules = Rules(max_iterations, gradient_tolerance, cost_tolerance, 0.0, target_cost, time_budget)
     motion = _run(problem, problem.admit(controls))  # a start that cannot be simulated is the caller's to mend
     evaluations, policy, trouble = 1, None, None
@@ -77,17 +77,21 @@ def ilqr(
                 monitor.stop(f"there is no derivative here, so the best motion so far is kept: {failure}")
                 break
             better = None
-            while better is None and damping <= _DAMPING_RANGE[1]:
-                policy = _backward(problem, motion, model, damping)
+            while better is None:
+                policy = _backward(problem, motion, model, damper.value)
                 if policy is not None:
                     better, tried, trouble = _search(problem, motion, policy)
                     evaluations += tried
-                damping = max(10 * damping, _DAMPING_RANGE[0]) if better is None else damping
+                if better is None and (monitor.out_of_time() or not damper.failed()):
+                    break
             if better is None:
+                if monitor.spent():
+                    break
                 reason = "no step along the direction of descent lowers the cost"
                 monitor.stop(reason if trouble is None else f"{reason}; where a simulation failed: {trouble}")
                 break
-            motion, damping = better, max(damping / 10, _DAMPING_RANGE[0])
+            motion = better
+            damper.succeeded()
     gains = None if policy is None else policy.gains
     outcome = motion.u, motion.cost, tuple(monitor.history), monitor.converged, monitor.message
     return ControlResult(*outcome, problem.rollout(motion.u), gains)
@@ -124,9 +128,7 @@ def _run(problem: ControlProblem, u: Array, policy: _Policy | None = None, aroun
     return _Motion(u, states, cost + problem.final_cost(state))
 
 
-def _search(
-    problem: ControlProblem, motion: _Motion, policy: _Policy
-) -> tuple[_Motion | None, int, Error | None]:
+def _search(problem: ControlProblem, motion: _Motion, policy: _Policy) -> tuple[_Motion | None, int, Error | None]:
     """The first motion that is cheap enough, from the full change to ever smaller ones; how many were tried."""
     trouble = None
     first, second = policy.promised
@@ -139,8 +141,8 @@ def _search(
         except Error as error:
             trouble = error
             continue
-        promised = share * first + 0.5 * share**2 * second
-        if candidate.cost < motion.cost + _SUFFICIENT * min(promised, 0.0):
+        promised = min(share * first + 0.5 * share**2 * second, 0.0)
+        if candidate.cost < motion.cost + _SUFFICIENT * promised:
             return candidate, halving + 1, None
     return None, _HALVINGS + 1, trouble
 
@@ -155,9 +157,7 @@ class _Model(NamedTuple):
 
 def _linearize(problem: ControlProblem, motion: _Motion) -> tuple[_Model | None, Error | None]:
     try:
-        pieces = [
-            problem.linearized(states, motion.u[k : k + 1], k) for k, states in enumerate(motion.states)
-        ]
+        pieces = [problem.linearized(states, motion.u[k : k + 1], k) for k, states in enumerate(motion.states)]
         return _Model(pieces, problem.final_expansion(motion.states[-1][-1])), None
     except OptionError:
         raise

@@ -67,7 +67,7 @@ class Monitor:
         self._show(len(self.history) - 1, cost)
         if self._callback is not None and self._callback(entry, x.copy()) is True:
             return self.stop("the callback asked to stop")
-        return self._reached(entry, previous) or self._spent()
+        return self._reached(entry, previous) or self.spent()
 
     def stop(self, message: str, *, converged: bool = False) -> bool:
         """Note why it ends; always true."""
@@ -77,6 +77,14 @@ class Monitor:
     def out_of_time(self) -> bool:
         """Whether the time budget is spent."""
         return time.perf_counter() - self._began >= self._rules.time_budget
+
+    def spent(self) -> bool:
+        """Whether to stop without having reached anything."""
+        if len(self.history) > self._rules.max_iterations:
+            return self.stop(f"not there after {self._rules.max_iterations} iterations")
+        if self.out_of_time():
+            return self.stop(f"the time budget of {self._rules.time_budget:g} s is spent")
+        return False
 
     def _reached(self, entry: Iteration, previous: Iteration | None) -> bool:
         rules = self._rules
@@ -93,12 +101,25 @@ class Monitor:
                 return self.stop("the cost changes no more", converged=True)
         return False
 
-    def _spent(self) -> bool:
-        if len(self.history) > self._rules.max_iterations:
-            return self.stop(f"not there after {self._rules.max_iterations} iterations")
-        if self.out_of_time():
-            return self.stop(f"the time budget of {self._rules.time_budget:g} s is spent")
-        return False
+
+class Damping:
+    """A multiple of the identity on top of a Hessian: less after each success, more where no step was any good."""
+
+    def __init__(self, first: float) -> None:
+        check_tolerance("damping", first)
+        self.value = first
+
+    def succeeded(self) -> None:
+        """Hear that a step was taken."""
+        self.value = max(self.value / 10, _LEAST_DAMPING)
+
+    def failed(self) -> bool:
+        """Hear that no step was any good; whether more damping may help."""
+        self.value = max(10 * self.value, _LEAST_DAMPING)
+        return self.value <= _MOST_DAMPING
+
+
+_LEAST_DAMPING, _MOST_DAMPING = 1e-10, 1e8
 
 
 def check_count(name: str, value: int, least: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Stochastic search: CMA-ES on the controls, without derivatives. The baseline that the other methods are compared with."""
+"""Stochastic search: CMA-ES on the controls, without derivatives. The baseline that other methods are compared with."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ def _cost(problem: ControlProblem, u: Array) -> float:
 class _Generation:
     """CMA-ES in units of the controls' ranges."""
 
-    def __init__(
-        self, problem: ControlProblem, start: Array, spread: float, population: int | None, seed: int
-    ) -> None:
+    def __init__(self, problem: ControlProblem, start: Array, spread: float, population: int | None, seed: int) -> None:
         import cma
 
         bounded = np.isfinite(problem.upper - problem.lower)

@@ -1,6 +1,6 @@
 """Direct multiple shooting: states at the ends of pieces are unknowns too, and the pieces must fit together.
 
-A sequential quadratic programming (SQP) of our own over the sparse QP solver PIQP. Each iteration linearises all pieces,
+Sequential quadratic programming (SQP) of our own over the sparse QP solver PIQP. Each iteration linearises all pieces,
 solves one convex QP in the changes of controls and states, and follows its solution as far as the merit function
 
     cost + Σ νᵢ |defectᵢ|,    defect = difference(state at the end of the piece, where the piece ends)
@@ -23,17 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tangens.errors import Error, OptionError, SolverError
+from tangens.errors import Error, OptionError
 from tangens.optimize.control import ControlProblem
-from tangens.optimize.monitor import Callback, Monitor, Rules, bar, check_count, check_tolerance
+from tangens.optimize.monitor import Callback, Damping, Monitor, Rules, bar, check_count
 from tangens.optimize.result import ControlResult
 from tangens.state import State
 
 Array = NDArray[np.float64]
 
 _SUFFICIENT = 1e-4
-_HALVINGS = 8
-_DAMPING_RANGE = 1e-10, 1e6
+_HALVINGS = 1  # at first: more damping gives better directions than shorter steps do
 
 
 def multiple_shooting(
@@ -76,42 +75,39 @@ def multiple_shooting(
     if not isinstance(problem, ControlProblem):
         raise OptionError(f"expected a tangens.optimize.ControlProblem; got {type(problem).__name__}")
     check_count("segment", segment, least=1)
-    check_tolerance("damping", damping)
+    damper = Damping(damping)
     rules = Rules(max_iterations, gradient_tolerance, cost_tolerance, feasibility_tolerance, target_cost, time_budget)
     pieces = _Pieces(problem, int(segment))
     first = problem.admit(controls)
     point = pieces.evaluate(first, pieces.nodes(first, states))  # what cannot be simulated is the caller's to mend
-    evaluations, weights, trouble = 1, np.zeros(pieces.defects), None
+    program = pieces.program(point)
+    evaluations, weights = 1, np.zeros(pieces.defects)
     with bar(progress, max_iterations) as show:
         monitor = Monitor(rules, callback, show)
         while True:
-            better = None
-            try:
-                program: _Program | None = pieces.program(point)
-                step = program.solve(damping) if program is not None else None
-            except OptionError:
-                raise
-            except Error as error:
-                program, step, trouble = None, None, error
+            step = program.solve(damper.value)
             slope = np.inf if step is None else step.slope
             if monitor.record(point.u, point.cost, slope, evaluations, point.violation):
                 break
-            if program is None:
-                monitor.stop(f"there is no derivative here, so the last motion is kept: {trouble}")
-                break
-            while better is None and damping <= _DAMPING_RANGE[1]:
+            better, trouble, halvings = None, None, _HALVINGS
+            while better is None:
                 if step is not None:
                     weights = np.maximum(step.prices, 0.5 * (weights + step.prices))
-                    better, tried, trouble = _search(pieces, point, step, weights)
+                    better, tried, trouble = _search(pieces, point, step, weights, halvings)
                     evaluations += tried
                 if better is None:
-                    damping = max(10 * damping, _DAMPING_RANGE[0])
-                    step = program.solve(damping)
+                    if monitor.out_of_time() or not damper.failed():
+                        break
+                    # Damping shortens what lowers the cost, but not what closes gaps: shares must get smaller too.
+                    step, halvings = program.solve(damper.value), halvings + 1
             if better is None:
+                if monitor.spent():
+                    break
                 reason = "no step along the direction of descent is any better"
                 monitor.stop(reason if trouble is None else f"{reason}; where a simulation failed: {trouble}")
                 break
-            point, damping = better, max(damping / 10, _DAMPING_RANGE[0])
+            point, program = better
+            damper.succeeded()
     return _true_motion(problem, first, point, monitor)
 
 
@@ -274,22 +270,21 @@ class _Program(NamedTuple):
 
 
 def _search(
-    pieces: _Pieces, point: _Point, step: _Step, weights: Array
-) -> tuple[_Point | None, int, Error | None]:
-    """The first point along the step with enough merit; how many were tried."""
-    merit = point.cost + float(weights @ np.abs(point.defects.ravel()))
-    promised = step.descent - float(weights @ np.abs(point.defects.ravel()))
+    pieces: _Pieces, point: _Point, step: _Step, weights: Array, halvings: int
+) -> tuple[tuple[_Point, _Program] | None, int, Error | None]:
+    """The first point along the step with enough merit and a derivative; how many were tried, and what failed."""
+    gaps = float(weights @ np.abs(point.defects.ravel()))
+    promised = min(step.descent - gaps, 0.0)
     trouble = None
-    for halving in range(_HALVINGS + 1):
+    for halving in range(halvings + 1):
         share = 0.5**halving
         try:
             candidate = pieces.moved(point, share * step.z)
+            there = candidate.cost + float(weights @ np.abs(candidate.defects.ravel()))
+            if there < point.cost + gaps + _SUFFICIENT * share * promised:
+                return (candidate, pieces.program(candidate)), halving + 1, None
         except OptionError:
             raise
         except Error as error:
             trouble = error
-            continue
-        there = candidate.cost + float(weights @ np.abs(candidate.defects.ravel()))
-        if there < merit + _SUFFICIENT * share * min(promised, 0.0):
-            return candidate, halving + 1, None
-    return None, _HALVINGS + 1, trouble
+    return None, halvings + 1, trouble
