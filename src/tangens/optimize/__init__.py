@@ -1,6 +1,6 @@
-"""Inverse problems: which initial velocity, impulse or torque makes the simulation end where it should.
+"""Inverse problems and optimal control: which velocities, forces or controls make a simulation end as it should.
 
-A problem is a residual r(x) and its derivative; `gauss_newton` and `gradient_descent` make ½|r|² small.
+Inverse problems are a residual r(x) and its derivative; `gauss_newton` and `gradient_descent` make ½|r|² small.
 
 >>> import tangens as tg
 >>> sim = tg.Simulator(tg.scenes.cube(), contact="ncp")
@@ -10,19 +10,38 @@ A problem is a residual r(x) and its derivative; `gauss_newton` and `gradient_de
 >>> found = tg.optimize.gauss_newton(problem, [1, 0.5, 0, 0, 0, 0])
 >>> found.converged
 True
+
+A `ControlProblem` is a motion and what it costs; `ilqr`, `multiple_shooting` and `stochastic_search` look for the
+controls of the cheapest one.
 """
 
+from tangens.optimize.control import ControlProblem
+from tangens.optimize.costs import Cost, Effort, Expansion, Position, TargetState
+from tangens.optimize.dynamic_programming import ilqr
 from tangens.optimize.least_squares import gauss_newton, gradient_descent
 from tangens.optimize.problems import LeastSquares, by_differences, initial_condition, inverse_dynamics
-from tangens.optimize.result import Iteration, Result
+from tangens.optimize.result import ControlResult, Iteration, Outcome, Result
+from tangens.optimize.search import stochastic_search
+from tangens.optimize.shooting import multiple_shooting
 
 __all__ = [
+    "ControlProblem",
+    "ControlResult",
+    "Cost",
+    "Effort",
+    "Expansion",
     "Iteration",
     "LeastSquares",
+    "Outcome",
+    "Position",
     "Result",
+    "TargetState",
     "by_differences",
     "gauss_newton",
     "gradient_descent",
+    "ilqr",
     "initial_condition",
     "inverse_dynamics",
+    "multiple_shooting",
+    "stochastic_search",
 ]

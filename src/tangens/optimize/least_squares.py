@@ -7,20 +7,18 @@ simulation fails counts as infinitely bad instead of ending the search.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tangens.errors import Error, OptionError, SolverError
+from tangens.optimize.monitor import Callback, bar, check_count, check_tolerance
 from tangens.optimize.problems import LeastSquares
 from tangens.optimize.result import Iteration, Result
 from tangens.state import as_vector
 
 Array = NDArray[np.float64]
-Callback = Callable[[Iteration, Array], object]
 
 # A step counts when it brings at least this share of the decrease that the slope promises (Armijo's rule).
 _SUFFICIENT = 1e-4
@@ -195,7 +193,7 @@ def _descend(
     r = search.residual(x)  # a start that cannot be simulated is the caller's to mend
     cost, history, length, first_slope = 0.5 * float(r @ r), list[Iteration](), 0.0, 0.0
     message, converged = "", False
-    with _bar(progress, max_iterations) as show:
+    with bar(progress, max_iterations, "error") as show:
         for iteration in range(max_iterations + 1):
             gradient, failure = np.full(len(x), np.inf), None  # until there is a derivative
             try:
@@ -260,23 +258,6 @@ def _step(search: _Search, rule: _Rule, x: Array, r: Array, J: Array, cost: floa
 def _check(problem: LeastSquares, max_iterations: int, tolerance: float, gradient_tolerance: float) -> None:
     if not isinstance(problem, LeastSquares):
         raise OptionError(f"expected a tangens.optimize.LeastSquares; got {type(problem).__name__}")
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, (int, np.integer)) or max_iterations < 0:
-        raise OptionError(f"max_iterations={max_iterations!r} must be a whole number of at least 0")
-    for name, value in (("tolerance", tolerance), ("gradient_tolerance", gradient_tolerance)):
-        if not np.isfinite(value) or value < 0:
-            raise OptionError(f"{name}={value!r} must be a number, at least 0")
-
-
-@contextmanager
-def _bar(shown: bool, total: int) -> Iterator[Callable[[int, float], None]]:
-    """A progress bar on stderr that tells the error; gone when done."""
-    if not shown:
-        yield lambda iteration, error: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn("optimising"), BarColumn(), MofNCompleteColumn(), TextColumn("error {task.fields[error]:.1e}")
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("optimising", total=total, error=float("nan"))
-        yield lambda iteration, error: bar.update(task, completed=iteration, error=error, refresh=True)
+    check_count("max_iterations", max_iterations)
+    check_tolerance("tolerance", tolerance)
+    check_tolerance("gradient_tolerance", gradient_tolerance)

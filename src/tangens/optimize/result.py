@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.results import Trajectory
+
 Array = NDArray[np.float64]
 
 
@@ -15,31 +17,48 @@ class Iteration(NamedTuple):
     """One entry of the history; the first describes the start."""
 
     cost: float
-    """½|r|² at the point reached."""
+    """The cost at the point reached; ½|r|² for least squares."""
     gradient_norm: float
-    """|Jᵀr| there; infinite where the derivative could not be had."""
+    """Norm of its gradient there, without what limits forbid; infinite where there is no derivative."""
     step_length: float
     """Length of the step that led there."""
     evaluations: int
-    """Residuals evaluated so far, those of finite differences included."""
+    """Points at which the cost was evaluated so far, those of finite differences included."""
     seconds: float
     """Duration of this iteration."""
+    violation: float = 0.0
+    """How far the pieces of a motion are from fitting together, for methods that cut it into pieces."""
 
 
 @dataclass(frozen=True)
-class Result:
+class Outcome:
     """The best point that was found, and how it was found."""
 
     x: Array
     """The point of least cost."""
     cost: float
-    """½|r|² there."""
+    """The cost there."""
     history: tuple[Iteration, ...]
     """The start and each iteration."""
     converged: bool
-    """Whether the residual or the gradient came within its tolerance."""
+    """Whether what was asked for has been reached: a tolerance or a target."""
     message: str
     """Why it stopped."""
+
+    @property
+    def iterations(self) -> int:
+        """Iterations taken."""
+        return len(self.history) - 1
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all iterations."""
+        return sum(entry.seconds for entry in self.history)
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Outcome):
+    """The solution of a least-squares problem; its cost is ½|r|²."""
 
     @property
     def error(self) -> float:
@@ -51,10 +70,18 @@ class Result:
         """Norm of the residual at the start and after each iteration."""
         return np.sqrt(2 * np.array([entry.cost for entry in self.history]))
 
-    @property
-    def iterations(self) -> int:
-        """Iterations taken."""
-        return len(self.history) - 1
-
     def __repr__(self) -> str:
         return f"Result(error={self.error:.3g}, iterations={self.iterations}, {self.message})"
+
+
+@dataclass(frozen=True, repr=False)
+class ControlResult(Outcome):
+    """Controls, shape (intervals, nu), and the motion that the simulator makes of them."""
+
+    trajectory: Trajectory
+    """That motion; `trajectory.u` are the controls of each step."""
+    gains: Array | None = None
+    """∂u/∂x of the optimal feedback, shape (intervals, nu, 2·nv), where the method has one (`ilqr`)."""
+
+    def __repr__(self) -> str:
+        return f"ControlResult(cost={self.cost:.6g}, iterations={self.iterations}, {self.message})"
