@@ -47,7 +47,7 @@ def solve_box_qp(
         slope = H @ x + g
         free = ~(((x <= lower) & (slope > 0)) | ((x >= upper) & (slope < 0)))
         if known is None or (free != known).any():
-            factor, known = np.linalg.cholesky(H[np.ix_(free, free)]), free
+            factor, known = np.asarray(np.linalg.cholesky(H[np.ix_(free, free)]), dtype=np.float64), free
         if not free.any() or np.abs(slope[free]).max() <= 1e-14 * scale:
             break
         direction = np.zeros_like(x)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tangens.errors import OptionError, SolverError, StateError
+from tangens.errors import Error, OptionError, SolverError, StateError
 from tangens.optimize.costs import Cost, Expansion
 from tangens.results import Trajectory
 from tangens.simulate import Simulator
@@ -237,6 +237,16 @@ class Linearized(NamedTuple):
     B: Array
     gradient: Array
     hessian: Array
+
+
+def cost_or_infinity(problem: ControlProblem, u: Array) -> float:
+    """The cost of controls known to be in order, infinite where they cannot be simulated."""
+    try:
+        return problem.evaluate(u)
+    except OptionError:
+        raise
+    except Error:
+        return math.inf
 
 
 def _check_finite(name: str, derivative: Array, step: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tangens.errors import Error, OptionError
-from tangens.optimize.control import ControlProblem
+from tangens.errors import OptionError
+from tangens.optimize.control import ControlProblem, cost_or_infinity
 from tangens.optimize.monitor import Callback, Monitor, Rules, bar, check_count
 from tangens.optimize.result import ControlResult
 
@@ -70,7 +70,7 @@ def stochastic_search(
             for u in candidates:
                 if monitor.out_of_time():
                     break
-                costs.append(_cost(problem, u))
+                costs.append(cost_or_infinity(problem, u))
                 evaluations += 1
                 if costs[-1] < cost:
                     best, cost = u, costs[-1]
@@ -78,16 +78,6 @@ def stochastic_search(
                 generation.tell(costs)
     outcome = best, cost, tuple(monitor.history), monitor.converged, monitor.message
     return ControlResult(*outcome, problem.rollout(best))
-
-
-def _cost(problem: ControlProblem, u: Array) -> float:
-    """The cost, infinite where the motion cannot be simulated."""
-    try:
-        return problem.evaluate(u)
-    except OptionError:
-        raise
-    except Error:
-        return np.inf
 
 
 class _Generation:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tangens.errors import Error, OptionError
-from tangens.optimize.control import ControlProblem
+from tangens.optimize.control import ControlProblem, cost_or_infinity
 from tangens.optimize.monitor import Callback, Damping, Monitor, Rules, bar, check_count
 from tangens.optimize.result import ControlResult
 from tangens.state import State
@@ -89,6 +89,11 @@ def multiple_shooting(
             slope = np.inf if step is None else step.slope
             if monitor.record(point.u, point.cost, slope, evaluations, point.violation):
                 break
+            if point.cost <= target_cost:  # before the last gaps are closed, the true motion may be good enough
+                evaluations += 1
+                if cost_or_infinity(problem, point.u) <= target_cost:
+                    monitor.stop(f"the cost of the true motion is within {target_cost:g}", converged=True)
+                    break
             better, trouble, halvings = None, None, _HALVINGS
             while better is None:
                 if step is not None:
@@ -112,16 +117,14 @@ def multiple_shooting(
 
 
 def _true_motion(problem: ControlProblem, first: Array, point: _Point, monitor: Monitor) -> ControlResult:
-    """The result as the simulator sees it; the first controls, should those found make a motion that fails."""
-    message, converged = monitor.message, monitor.converged
-    try:
-        u, cost = point.u, problem.evaluate(point.u)
-    except OptionError:
-        raise
-    except Error as error:
-        u, cost, converged = first, problem.evaluate(first), False
-        message = f"{message}; but the motion fails, so the first controls are kept: {error}"
-    return ControlResult(u, cost, tuple(monitor.history), converged, message, problem.rollout(u))
+    """The result as the simulator sees it; the first controls where those found make no better motion."""
+    costs = [cost_or_infinity(problem, u) for u in (first, point.u)]
+    history = tuple(monitor.history)
+    if costs[1] <= costs[0]:
+        found = problem.rollout(point.u)
+        return ControlResult(point.u, costs[1], history, monitor.converged, monitor.message, found)
+    message = f"{monitor.message}; but no better than the first controls, which are kept"
+    return ControlResult(first, problem.evaluate(first), history, False, message, problem.rollout(first))
 
 
 # ---------------------------------------------------------------------- pieces
