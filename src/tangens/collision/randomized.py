@@ -15,6 +15,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.collision.rows import rotation_of
+
 Array = NDArray[np.float64]
 
 _LEAST = 6
@@ -67,19 +69,11 @@ class RandomizedContacts:
         self, zero: Any, one: Any, still: Any, xpos: Array, xmat: Array, p: Array, twist: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Point half way between the surfaces and normal, after geom 1 moved by the twist about p."""
-        R = _rotation(twist[3:])
+        R = rotation_of(twist[3:])
         moved = coal.Transform3s(R @ np.asarray(xmat).reshape(3, 3), p + R @ (xpos - p) + twist[:3])
         self._result.clear()
         coal.distance(zero, still, one, moved, self._request, self._result)
         return 0.5 * (self._result.getNearestPoint1() + self._result.getNearestPoint2()), self._result.normal.copy()
-
-
-def _rotation(w: Array) -> Array:
-    quaternion, R = np.zeros(4), np.zeros(9)
-    angle = float(np.linalg.norm(w))
-    mujoco.mju_axisAngle2Quat(quaternion, w / angle if angle > 0.0 else np.array([1.0, 0.0, 0.0]), angle)
-    mujoco.mju_quat2Mat(R, quaternion)
-    return R.reshape(3, 3)
 
 
 def _shape(m: mujoco.MjModel, geom: int) -> Any:

@@ -39,6 +39,15 @@ def geom_records(m: mujoco.MjModel, restitution: Array) -> Array:
     return geoms.view(np.float64).ravel()
 
 
+def rotation_of(w: Array) -> Array:
+    """The matrix of a rotation vector."""
+    quaternion, R = np.zeros(4), np.zeros(9)
+    angle = float(np.linalg.norm(w))
+    mujoco.mju_axisAngle2Quat(quaternion, w / angle if angle > 0.0 else np.array([1.0, 0.0, 0.0]), angle)
+    mujoco.mju_quat2Mat(R, quaternion)
+    return R.reshape(3, 3)
+
+
 @numba.njit(cache=True, error_model="numpy")
 def point_rows(
     dofs: Records, bodies: Records, body0: int, body1: int, p: Array, frame: Array, cdof: Array, com: Array, J: Array

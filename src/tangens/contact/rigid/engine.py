@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import sharpen
+from tangens.collision.differenced import DifferencedContacts
 from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
@@ -77,7 +78,7 @@ class RigidEngine:
             "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
             "elements": self._dynamics.packed_elements,
             "gravcomp": np.zeros(m.nv),
-            "frozen": np.zeros((0, 7, 6)),
+            "frozen": _EXACT,
             "warm": np.zeros(1 + 6 * int(constraints.packed[0])),
             "geom_gap": m.geom_gap,
             "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
@@ -101,6 +102,8 @@ class RigidEngine:
         """Advance by one time step."""
         m, d = self._m, self._d
         self._solved = None
+        if len(self._bundle["frozen"]):
+            self._bundle.put("frozen", _EXACT)
         write_inputs(*self._inputs, q, v, u, tau)
         self._find_contacts()
         mujoco.mj_makeM(m, d)
@@ -194,8 +197,9 @@ class RigidEngine:
         if with_force or not _INPUTS.issuperset(wrt):
             return self._jacobian_in_parts(q, v, wrt, with_force, by_state, by_u)
         unknown, ambiguous = differentiate(self._table, self._nc, by_state, by_u)
-        if unknown >= 0:
-            self._refuse(unknown)
+        while unknown >= 0:
+            self._difference(unknown)
+            unknown, ambiguous = differentiate(self._table, self._nc, by_state, by_u)
         return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
 
     def _jacobian_in_parts(
@@ -263,9 +267,27 @@ class RigidEngine:
 
     def _linearize(self, *, with_u: bool, with_turn: bool) -> Linearization:
         lin = linearize(self._table, self._nc, with_u, with_turn)
-        if lin.unknown >= 0:
-            self._refuse(lin.unknown)
+        while lin.unknown >= 0:
+            self._difference(lin.unknown)
+            lin = linearize(self._table, self._nc, with_u, with_turn)
         return lin
+
+    def _difference(self, c: int) -> None:
+        """Find out by differences how a contact moves, or complain."""
+        geoms = self._read()[0]["geom"]
+        index = int((geoms[:c] == geoms[c]).all(axis=1).sum())
+        found = self._differences.response(self._inputs[0], (int(geoms[c, 0]), int(geoms[c, 1])), index)
+        if found is None:
+            self._refuse(c)
+        frozen = self._bundle["frozen"]
+        if not len(frozen):
+            frozen = np.full((self._nc, 7, 6), np.nan)
+            self._bundle.put("frozen", frozen)
+        frozen[c] = found
+
+    @cached_property
+    def _differences(self) -> DifferencedContacts:
+        return DifferencedContacts(self._m)
 
     def _terms(self, q: Array, v: Array, names: Sequence[str], lin: Linearization) -> dict[str, tuple[Array, Array]]:
         """R (nv, ...) and C (m, ...) of each input."""
@@ -401,6 +423,7 @@ class RigidEngine:
         raise NotDifferentiable(f"it is not known how the contact between {one} and {two} moves with the bodies")
 
 
+_EXACT = np.zeros((0, 7, 6))
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
 

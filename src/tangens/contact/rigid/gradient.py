@@ -100,7 +100,7 @@ def differentiate(
 def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linearization:
     """The factors at the step that the memory holds; `table` is a `Bundle`'s.
 
-    Its array `frozen` says how contacts move: empty for the exact motion, else a (7, 6) response for each contact.
+    Its array `frozen` says how contacts move: a (7, 6) response for each contact; empty or NaN for the exact motion.
     """
     elements, gravcomp_q, frozen = take(table, ELEMENTS), take(table, GRAVCOMP_Q), take_rows(table, FROZEN, 42)
     dofs, bodies, column = unpack_tree(take(table, TREE))

@@ -179,7 +179,7 @@ def _add_size(
     cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
     nv, first, p, frame = v.shape[0], block.start, contact.position, contact.frame
     D, moved, f = np.zeros((7, 6)), np.zeros((3, 3)), np.empty(6)
-    if frozen.shape[0]:
+    if frozen.shape[0] and not math.isnan(frozen[block.source, 0]):
         D[:] = frozen[block.source].reshape(7, 6)
     elif not contact_response(geoms, hulls, contact.geom, gxpos, gxmat, p, frame, contact.gap, D):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -54,7 +55,7 @@ def add_constraint_slopes(
         if block.source >= 0:
             c = block.source
             contact = contacts[c]
-            if frozen.shape[0]:
+            if frozen.shape[0] and not math.isnan(frozen[c, 0]):
                 D[:] = frozen[c].reshape(7, 6)
             elif not contact_response(
                 geoms, hulls, contact.geom, gxpos, gxmat, contact.position, contact.frame, contact.gap, D
