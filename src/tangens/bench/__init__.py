@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tangens.bench import dynamics, gradients
+from tangens.bench import dynamics, gradients, jacobians
 from tangens.bench.request import Bench, BenchRequest
 
 __all__ = ["BENCHES", "Bench", "BenchRequest"]
@@ -10,5 +10,8 @@ __all__ = ["BENCHES", "Bench", "BenchRequest"]
 BENCHES: dict[str, Bench] = {
     "dynamics": Bench(dynamics.run),
     "gradients": Bench(gradients.run, peers=gradients.PEERS, default_peers=gradients.DEFAULT_PEERS),
+    "jacobians": Bench(
+        jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
+    ),
 }
 """By name."""

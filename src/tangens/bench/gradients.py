@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from tangens.bench import published
+from tangens.bench import bars, published
+from tangens.bench.differences import central
 from tangens.bench.peers import PeerUnavailable, mjx_peer, mujoco_peer, nimble_peer
-from tangens.bench.request import BenchRequest, at_least, at_most, not_measured, row
-from tangens.bench.situations import WRT, Sample, Situation, available, differences, situation
+from tangens.bench.request import OURS, BenchRequest, Report, at_least, at_most, not_measured
+from tangens.bench.situations import WRT, Sample, Situation, available, situation
 from tangens.report import environment, new_figure, save_figure
 
 SYSTEMS = ("half_cheetah", "humanoid", "ur5", "go1", "g1", "talos", "atlas")
@@ -31,7 +29,7 @@ PEERS = ("mujoco", "mjx", "nimble")
 DEFAULT_PEERS = ("mujoco",)  # the others compile for long or need an environment of their own
 SETTINGS = {"mujoco": mujoco_peer.SETTINGS, "mjx": mjx_peer.SETTINGS, "nimble": nimble_peer.SETTINGS}
 MJX_SYSTEMS = {"quick": ("half_cheetah",), "normal": ("half_cheetah", "humanoid"), "full": SYSTEMS}
-OURS = "tangens"
+BY_VELOCITY = tuple(("v", name) for name in WRT)
 
 
 class Effort(NamedTuple):
@@ -50,24 +48,6 @@ GRADIENT_TO_STEP, STEP_TO_MUJOCO = 1.2, 3.0  # at most
 OVER_OWN_DIFFERENCES, WITH_STEP_OVER_MUJOCO = 50.0, 5.0
 OVER_MUJOCO = {"half_cheetah": 10.0, "humanoid": 30.0}
 OVER_NIMBLE = {"half_cheetah": 10.0, "atlas": 10.0}
-
-
-@dataclass
-class Report:
-    """What has been measured of one system."""
-
-    system: str
-    rows: list[dict[str, Any]]
-    ratios: list[dict[str, Any]]
-    notes: dict[str, Any]
-
-    def add(self, quantity: str, tool: str, median_us: float, trials: int, compile_s: float | None = None) -> None:
-        """Add a row."""
-        self.rows.append(row(self.system, quantity, tool, median_us, trials, compile_s))
-
-    def time(self, quantity: str, tool: str = OURS) -> float:
-        """A measured median [µs]."""
-        return next(r["median_us"] for r in self.rows if r["quantity"] == quantity and r["tool"] == tool)
 
 
 def run(request: BenchRequest) -> dict[str, Any]:
@@ -95,7 +75,7 @@ def run(request: BenchRequest) -> dict[str, Any]:
 
 def _measure(name: str, request: BenchRequest) -> Report:
     effort = EFFORTS[request.effort]
-    report = Report(name, [], [], {})
+    report = Report(name)
     start = time.perf_counter()
     scenario = situation(name, effort.states)  # compiles the step and its derivative, where no cache has them
     report.notes |= scenario.facts | {"preparation_s": time.perf_counter() - start}
@@ -169,7 +149,7 @@ def _time_ours(scenario: Situation) -> list[tuple[int, int]]:
 def _time_differences(scenario: Situation, samples: Sequence[Sample]) -> list[int]:
     times = []
     for state, u, *_ in samples:
-        evaluate = differences(scenario.simulator, state, u)
+        evaluate = central(scenario.simulator, state, u, BY_VELOCITY)
         start = time.perf_counter_ns()
         evaluate()
         times.append(time.perf_counter_ns() - start)
@@ -193,15 +173,17 @@ def _measure_nimble(effort: Effort, report: Report) -> None:
     name = report.system
     title, target = f"{name}: Nimble Jacobians / gradient", OVER_NIMBLE[name]
     try:
-        answer = nimble_peer.measure(name, effort.states, effort.passes)
+        answer = nimble_peer.measure(name, effort.states, effort.passes, nimble_peer.VELOCITY_SETS)
     except PeerUnavailable as reason:
         report.notes["nimble"] = f"not measured: {reason}"
         report.ratios.append(not_measured(title, f">= {target:g}", str(reason)))
         return
-    report.notes["nimble"] = {key: answer[key] for key in ("set", "states", "contacts", "dofs")}
-    report.add("step", nimble_peer.FORWARD, answer["forward"], 2 * answer["trials"])
-    report.add("gradient", nimble_peer.JACOBIANS, answer["jacobians"], answer["trials"])
-    report.ratios.append(at_least(title, answer["jacobians"] / report.time("gradient"), target))
+    best, times = min(answer["sets"].items(), key=lambda item: median(item[1]))
+    report.notes["nimble"] = {"set": best} | {key: answer[key] for key in ("states", "contacts", "dofs")}
+    report.add("step", nimble_peer.FORWARD, median(answer["forward"]) / 1e3, len(answer["forward"]))
+    report.add("gradient", nimble_peer.JACOBIANS, median(times) / 1e3, len(times))
+    theirs = report.time("gradient", nimble_peer.JACOBIANS)
+    report.ratios.append(at_least(title, theirs / report.time("gradient"), target))
 
 
 # ---------------------------------------------------------------------- figure
@@ -226,25 +208,9 @@ _PANELS = {
 
 
 def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
-    """Bars on a logarithmic scale, systems side by side."""
-    from matplotlib.patches import Patch
-
     figure, axes = new_figure(2, 1, width=12, height=9)
-    times = {(r["system"], r["quantity"], r["tool"]): r["median_us"] for r in rows}
+    times = {(r["system"], (r["quantity"], r["tool"])): r["median_us"] for r in rows}
     systems = list(dict.fromkeys(r["system"] for r in rows))
-    for panel, (title, bars) in zip(axes, _PANELS.items(), strict=True):
-        for name, x in zip(systems, np.arange(len(systems)), strict=True):
-            there = [key for key in bars if (name, *key) in times]
-            for k, key in enumerate(there):
-                place = x + (k - (len(there) - 1) / 2) * 0.15
-                drawn = panel.bar(place, times[name, *key], width=0.14, color=bars[key][1])
-                panel.bar_label(drawn, fmt="{:,.0f}", fontsize=7, rotation=90, padding=2)
-        shown = {bars[key] for key in bars for name in systems if (name, *key) in times}
-        handles = [Patch(color=color, label=label) for label, color in bars.values() if (label, color) in shown]
-        panel.set(title=title, ylabel="median [µs]", yscale="log", xticks=range(len(systems)), xticklabels=systems)
-        low, high = panel.get_ylim()
-        panel.set_ylim(low, 4 * high)  # room for the numbers on the tallest bars
-        panel.legend(
-            handles=handles, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06), frameon=False
-        )
+    for panel, (title, kinds) in zip(axes, _PANELS.items(), strict=True):
+        bars.draw(panel, title, systems, kinds, times)
     return save_figure(figure, file)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+OURS = "tangens"
 
 
 def _silent(done: int, total: int) -> None:
@@ -26,13 +28,49 @@ class BenchRequest:
     """Called with the work done and the work there is."""
 
 
+class Table(NamedTuple):
+    """Rows to be read by people."""
+
+    title: str
+    columns: tuple[str, ...]
+    cells: list[list[str]]
+
+
+def medians(rows: Sequence[dict[str, Any]]) -> Table:
+    """All rows, one below the other."""
+    cells = []
+    for r in rows:
+        trials = "-" if r["trials"] is None else str(r["trials"])
+        cells.append([r["system"], r["quantity"], r["tool"], f"{r['median_us']:,.1f}", trials])
+    return Table("Medians", ("system", "quantity", "tool", "µs", "trials"), cells)
+
+
 @dataclass(frozen=True)
 class Bench:
-    """A bench by name: what runs it and the peers it lets one choose from."""
+    """A bench by name: what runs it, the peers it lets one choose from, and how its rows are shown."""
 
     run: Callable[[BenchRequest], dict[str, Any]]
     peers: tuple[str, ...] = ()
     default_peers: tuple[str, ...] = ()
+    table: Callable[[Sequence[dict[str, Any]]], Table] = medians
+
+
+@dataclass
+class Report:
+    """What has been measured of one system."""
+
+    system: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ratios: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, quantity: str, tool: str, median_us: float, trials: int, compile_s: float | None = None) -> None:
+        """Add a row."""
+        self.rows.append(row(self.system, quantity, tool, median_us, trials, compile_s))
+
+    def time(self, quantity: str, tool: str = OURS) -> float:
+        """A measured median [µs]."""
+        return next(r["median_us"] for r in self.rows if r["quantity"] == quantity and r["tool"] == tool)
 
 
 def row(

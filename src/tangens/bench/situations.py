@@ -1,17 +1,17 @@
 """Robots on a floor, and states along a trajectory in which they touch it.
 
-A robot starts in its reference pose, 2 mm above the floor where its base is free, and moves under our `ncp` with small
-random controls. States are taken at even distances over 0.1 s, or more where the steps are long, from 0.1 s after the
-first touch on, when robots are on their feet and have not fallen over yet: each in which at least one contact carries a
-force and the step has a derivative. The state before comes along, for solvers that start from the last solution. What
-the trajectory was like goes into the report: contacts, steps whose solver did not converge (they count all the same),
-and states passed over for want of a derivative (a choice in our favour, since peers have no such states).
+A robot starts in its reference pose, 2 mm above the floor where its base is free, and moves under one of our contact
+models with small random controls. States are taken at even distances over 0.1 s, or more where the steps are long, from
+0.1 s after the first touch on, when robots are on their feet and have not fallen over yet: each in which at least one
+contact carries a force and the step has a derivative. The state before comes along, for solvers that start from the
+last solution. What the trajectory was like goes into the report: contacts, steps whose solver did not converge (they
+count all the same), and states passed over for want of a derivative (a choice in our favour, since peers have no such
+states).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens import robots
+from tangens import robots, scenes
 from tangens.errors import NotDifferentiable, SolverError
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
@@ -34,6 +34,7 @@ _SETTLING = 0.1  # [s] after the first touch
 _SPAN = 0.1  # [s] over which the states are spread
 _LONGEST = 3.0  # [s] after which a trajectory ends, however few states it gave
 _CONTROL = 0.02  # size of random controls, as a share of their range
+_KEYFRAMES = {"worm": "arched"}  # on two points, as in paper 5
 _ON_FLOOR: dict[str, Any] = {"ground": True, "motors": True}
 
 
@@ -68,15 +69,16 @@ def available(name: str) -> bool:
     return name != "atlas" or _atlas_file().is_file()
 
 
-def situation(name: str, count: int, seed: int = 0) -> Situation:
+def situation(name: str, count: int, seed: int = 0, contact: str = "ncp") -> Situation:
     """A system with up to `count` states in contact."""
     scene = _load(name)
-    q = scene.initial_state().q.copy()
+    q = scene.initial_state(_KEYFRAMES.get(name)).q.copy()
     if name == "ur5":
         q[1] = -0.4  # its shoulder: the arm above the floor, to fall onto it; in its reference pose it sticks in it
-    q = _stand(scene, q)
-    scene = _without_built_in_overlaps(scene, q)
-    simulator = Simulator(scene, contact="ncp")
+    if name not in scenes.names():  # our own scenes start as they are meant to
+        q = _stand(scene, q)
+        scene = _without_built_in_overlaps(scene, q)
+    simulator = Simulator(scene, contact)
     samples, facts = _in_contact(simulator, State(q, np.zeros(scene.nv)), count, np.random.default_rng(seed))
     return Situation(name, scene, simulator, samples, {"nv": scene.nv, "timestep": scene.timestep} | facts)
 
@@ -88,6 +90,8 @@ def _atlas_file() -> Path:
 def _load(name: str) -> Scene:
     if name == "atlas":
         return load(_atlas_file(), floating_base=True, **_ON_FLOOR)
+    if name in scenes.names():
+        return scenes.get(name)
     has_floor = robots.ROBOTS[name].package == "gymnasium"
     return robots.get(name, **({} if has_floor else _ON_FLOOR))
 
@@ -178,27 +182,3 @@ def _differentiable(simulator: Simulator, state: State, u: Array) -> bool:
     except NotDifferentiable:
         return False
     return True
-
-
-def differences(simulator: Simulator, state: State, u: Array, eps: float = 1e-6) -> Callable[[], Array]:
-    """∂v⁺/∂(q, v, tau) by centred differences; the perturbed inputs are made here, outside anyone's clock."""
-    scene, nv = simulator.scene, simulator.scene.nv
-    ends: list[tuple[State, Array]] = []
-    for name in WRT:
-        for i in range(nv):
-            for sign in (eps, -eps):
-                delta = np.zeros(nv)
-                delta[i] = sign
-                if name == "q":
-                    ends.append((State(scene.integrate(state.q, delta), state.v), np.zeros(nv)))
-                elif name == "v":
-                    ends.append((State(state.q, state.v + delta), np.zeros(nv)))
-                else:
-                    ends.append((state, delta))
-    step = simulator.step
-
-    def evaluate() -> Array:
-        v = np.array([step(end, u, tau).state.v for end, tau in ends])
-        return (v[::2] - v[1::2]).T / (2 * eps)
-
-    return evaluate

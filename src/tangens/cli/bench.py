@@ -35,11 +35,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
         with one_core():
             result = BENCHES[args.name].run(BenchRequest(effort, Path(args.out), peers, advance))
-    rows = [
-        [r["system"], r["quantity"], r["tool"], f"{r['median_us']:,.1f}", "-" if r["trials"] is None else r["trials"]]
-        for r in result["rows"]
-    ]
-    table("Medians", ("system", "quantity", "tool", "µs", "trials"), rows)
+    table(*BENCHES[args.name].table(result["rows"]))
     table("Ratios", ("ratio", "value", "target", ""), [_cells(r) for r in result["ratios"]])
     for ratio in result["ratios"]:
         if ratio["value"] is None:

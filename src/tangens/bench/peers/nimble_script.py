@@ -47,43 +47,29 @@ def trajectory(world: Any, count: int) -> list[tuple[Any, Any, int]]:
     return found
 
 
-def blocks(snapshot: Any, world: Any) -> None:
-    """Only what v⁺ depends on."""
-    snapshot.getPosVelJacobian(world)
-    snapshot.getVelVelJacobian(world)
-    snapshot.getControlForceVelJacobian(world)
-
-
-def whole(snapshot: Any, world: Any) -> None:
-    """All of the next state by state and action."""
-    snapshot.getStateJacobian(world)
-    snapshot.getActionJacobian(world)
-
-
 def main(question: dict[str, Any]) -> dict[str, Any]:
     """Answer the question that tangens put."""
     world = load(question["system"], question["files"])
     states = trajectory(world, question["states"])
+    sets = {name: [getattr(nimble.neural.BackpropSnapshot, f) for f in set_] for name, set_ in question["sets"].items()}
+    clock = getattr(time, question["clock"])
     forward: list[int] = []
-    sets: dict[Any, list[int]] = {blocks: [], whole: []}
+    times: dict[str, list[int]] = {name: [] for name in sets}
     for _ in range(question["passes"]):
         for state, forces, _ in states:
-            for evaluate, times in sets.items():
+            for name, jacobians in sets.items():
                 world.setState(state)
                 world.setControlForces(forces)
-                start = time.perf_counter_ns()
+                start = clock()
                 snapshot = nimble.neural.forwardPass(world, True)
-                middle = time.perf_counter_ns()
-                evaluate(snapshot, world)
-                times.append(time.perf_counter_ns() - middle)
+                middle = clock()
+                for jacobian in jacobians:
+                    jacobian(snapshot, world)
+                times[name].append(clock() - middle)
                 forward.append(middle - start)
-    medians = {evaluate.__name__: float(np.median(times)) / 1e3 for evaluate, times in sets.items()}
-    best = min(medians, key=medians.__getitem__)
     return {
-        "forward": float(np.median(forward)) / 1e3,
-        "jacobians": medians[best],
-        "set": best,
-        "trials": len(sets[blocks]),
+        "forward": forward,
+        "sets": times,
         "states": len(states),
         "contacts": float(np.median([n for _, _, n in states])),
         "dofs": world.getNumDofs(),
