@@ -12,7 +12,7 @@ import pytest
 import tangens as tg
 from tangens import papers
 from tangens.cli import main
-from tangens.papers import accuracy, ncp, poses
+from tangens.papers import accuracy, motions, ncp, poses
 from tangens.papers.ncp import inverse, physics, tables
 from tangens.papers.rows import at_least, at_most, info
 from tangens.verify import Sample
@@ -61,12 +61,12 @@ class TestInverseProblems:
 
 class TestAccuracy:
     def test_a_robot_is_judged(self) -> None:
-        verdict = accuracy.judge(accuracy.robot("half_cheetah"), tg.Ncp(tolerance=accuracy.TIGHT), 3)
+        verdict = accuracy.judge(motions.robot("half_cheetah"), tg.Ncp(tolerance=accuracy.TIGHT), 3)
         assert len(verdict.errors) == 3
         assert np.median(verdict.errors) < accuracy.TOLERANCE
 
     def test_states_asked_for_in_contact_are(self) -> None:
-        simulator = tg.Simulator(accuracy.robot("hopper"), contact="ncp")
+        simulator = tg.Simulator(motions.robot("hopper"), contact="ncp")
         for sample in accuracy.in_contact(simulator, 3, np.random.default_rng(1)):
             assert set(simulator.step(*sample).contacts.mode) - {"breaking"}
 
@@ -104,7 +104,7 @@ class TestPhysics:
         assert physics.stack(2, 0.1)[0] < 1e-6
 
     def test_residuals_are_those_of_each_step(self) -> None:
-        residuals = physics.residuals_of(accuracy.robot("half_cheetah"), 50, 0)
+        residuals = physics.residuals_of(motions.robot("half_cheetah"), 50, 0)
         assert len(residuals) == 50
         assert residuals.max() <= physics.RESIDUAL
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens import robots
 from tangens.contact import ContactModel
 from tangens.errors import NotDifferentiable, SolverError
+from tangens.papers.motions import random_controls, robot
 from tangens.papers.poses import floating, start
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
@@ -65,13 +65,6 @@ def run(contact: ContactModel, names: Sequence[str], effort: str, out: Path) -> 
             at_most(f"gradient, {name}: motions that diverged while states were looked for", verdict.lost, 0),
         ]
     return rows, [_plot(found, out / "gradient_accuracy.png")]
-
-
-def robot(name: str) -> Scene:
-    """A robot that can move on a floor: those from URDF get both."""
-    if robots.ROBOTS[name].package == "example-robot-data":
-        return robots.get(name, ground=True, motors=True)
-    return robots.get(name)
 
 
 def judge(scene: Scene, contact: ContactModel, states: int, seed: int = 0) -> Verdict:
@@ -131,16 +124,6 @@ def in_contact(
                 if found == states:
                     return
             state = out.state
-
-
-def random_controls(scene: Scene, rng: np.random.Generator, hold: int = 1) -> Iterator[Array]:
-    """Controls within 30 % of their ranges, drawn anew after every `hold` steps, for ever."""
-    m = scene.shared_model
-    limited = m.actuator_ctrllimited.astype(bool)[:, None]
-    low, high = 0.3 * np.where(limited, m.actuator_ctrlrange, [-1.0, 1.0]).T
-    while True:
-        u = rng.uniform(low, high)
-        yield from [u] * hold
 
 
 def on_switch(simulator: Simulator, sample: Sample) -> bool:

@@ -88,6 +88,35 @@ def g1_push_up() -> tuple[Scene, State]:
     return scene, _solved(scene, moved, lambda q: heights(scene, q, [*hands, *toes]), [low, 0, 0, 0, 0])
 
 
+def g1_crouching() -> tuple[Scene, State]:
+    """G1 with bent knees, flat on its soles, its centre of mass above their middle; it has motors."""
+    scene = robots.get("g1", ground=True, motors=True)
+    angles, sides = {"hip_pitch": -0.7, "knee": 1.4, "ankle_pitch": -0.7}, ("left", "right")
+    q = posed(scene, {f"{s}_{part}_joint": a for s in sides for part, a in angles.items()})
+    soles = g1_soles(scene)
+    masses, ankles = scene.parameters["mass"], [_dof(scene, f"{s}_ankle_pitch_joint") for s in sides]
+
+    def moved(x: Array) -> Array:  # height, pitch and ankles
+        delta = np.zeros(scene.nv)
+        delta[2], delta[4], delta[ankles] = x
+        return scene.integrate(q, delta)
+
+    def conditions(q: Array) -> Array:
+        d = placed(scene, q)
+        ahead = masses @ d.xipos[:, 0] / masses.sum() - d.geom_xpos[soles, 0].mean()
+        return np.concatenate([heights(scene, q, soles), [ahead]])
+
+    return scene, _solved(scene, moved, conditions, [-heights(scene, q, soles).min(), 0, 0])
+
+
+def g1_soles(scene: Scene) -> list[int]:
+    """The spheres under G1's feet."""
+    m = scene.shared_model
+    bodies = [scene.body_names.index(f"{side}_ankle_roll_link") for side in ("left", "right")]
+    spheres = np.isin(m.geom_bodyid, bodies) & (m.geom_type == int(mujoco.mjtGeom.mjGEOM_SPHERE))
+    return [int(g) for g in np.flatnonzero(spheres)]
+
+
 # ---------------------------------------------------------------------- tools
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,7 @@ from typing import Any
 from tangens.contact import Ncp
 from tangens.papers import accuracy
 from tangens.papers.ncp import inverse, physics, tables
-from tangens.papers.rows import Row
-from tangens.report import environment
-
-Part = Callable[[str, Path], tuple[list[Row], list[Path]]]
+from tangens.papers.parts import Advance, Part, run_parts
 
 ROBOTS = (
     "half_cheetah", "ant", "dm_cheetah", "hopper", "dm_humanoid", "humanoid_cmu", "humanoid", "walker2d", "go1", "g1",
@@ -31,14 +27,6 @@ PARTS: dict[str, Part] = {
 }
 
 
-def run(effort: str, out: Path, advance: Callable[[str, int, int], None]) -> dict[str, Any]:
+def run(effort: str, out: Path, advance: Advance) -> dict[str, Any]:
     """Run all parts; figures go to `out`."""
-    results: list[Row] = []
-    figures: list[Path] = []
-    for done, (name, part) in enumerate(PARTS.items()):
-        advance(name, done, len(PARTS))
-        rows, drawn = part(effort, out)
-        results += rows
-        figures += drawn
-    advance("done", len(PARTS), len(PARTS))
-    return {"results": results, "figures": [str(figure) for figure in figures], "environment": environment()}
+    return run_parts(PARTS, effort, out, advance)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import mujoco
@@ -13,11 +11,9 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.errors import Error
-from tangens.papers.accuracy import random_controls, robot
-from tangens.papers.poses import start
+from tangens.papers.motions import random_motion, robot
 from tangens.papers.rows import Row, at_least, at_most, info
 from tangens.report import new_figure, save_figure
-from tangens.results import SolverReport
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
@@ -174,20 +170,11 @@ def residuals_of(scene: Scene, steps: int, seed: int) -> Array:
     simulator, rng = Simulator(scene, contact="ncp"), np.random.default_rng(seed)
     residuals = np.full(steps, np.inf)
     try:
-        for t, report in enumerate(_random_motion(simulator, steps, rng)):
+        for t, report in enumerate(random_motion(simulator, steps, rng)):
             residuals[t] = report.residual
     except Error:
         pass
     return residuals
-
-
-def _random_motion(simulator: Simulator, steps: int, rng: np.random.Generator) -> Iterator[SolverReport]:
-    """Solver reports along a motion from just above the floor, controls drawn anew every 20 steps."""
-    state = start(simulator.scene)
-    for u in islice(random_controls(simulator.scene, rng, hold=20), steps):
-        out = simulator.step(state, u)
-        state = out.state
-        yield out.solver
 
 
 def soak(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
@@ -200,7 +187,7 @@ def soak(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     while done < total:
         for simulator in simulators:
             try:
-                for _ in _random_motion(simulator, chunk, rng):
+                for _ in random_motion(simulator, chunk, rng):
                     pass
             except Error:
                 failures += 1

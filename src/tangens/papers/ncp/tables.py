@@ -12,7 +12,8 @@ import numpy as np
 from tangens import robots
 from tangens.bench.timing import Timings, one_core
 from tangens.errors import Error
-from tangens.papers.accuracy import in_contact, robot
+from tangens.papers.accuracy import in_contact
+from tangens.papers.motions import robot
 from tangens.papers.rows import Row, at_least, info
 from tangens.report import new_figure, save_figure
 from tangens.scene import Scene, load
