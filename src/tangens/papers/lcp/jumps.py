@@ -11,6 +11,7 @@ from tangens import scenes
 from tangens.optimize import (
     ControlProblem,
     ControlResult,
+    Cost,
     Effort,
     Position,
     TargetState,
@@ -88,7 +89,7 @@ def jump_g1(budget: float, steps: int = 200) -> tuple[Scene, ControlResult]:
     hold = gauss_newton(still, np.zeros(still.size)).x
     joints = np.r_[np.zeros(6), np.full(scene.nv - 6, 1e-4)]
     high = Position(scene, centre(scene, start.q) + np.array([0, 0, 0.45]), weight=200, center_of_mass="pelvis")
-    running = [Effort(1e-6, hold), TargetState(scene, start.q, q_weight=joints, v_weight=1e-5)]
+    running: list[Cost] = [Effort(1e-6, hold), TargetState(scene, start.q, q_weight=joints, v_weight=1e-5)]
     problem = ControlProblem(simulator, start, steps, running=running, final=high, hold=5)
     return scene, ilqr(problem, np.tile(hold, (problem.intervals, 1)), time_budget=budget, target_cost=1.0)
 

@@ -65,11 +65,9 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         }
         times = {method: float(np.median([r.seconds for r in found])) for method, found in runs.items()}
         rows += [info(f"Fig. 7, {name}: time to the loss, {method}", times[method], unit="s") for method in METHODS]
-        rows += [
-            info(f"Fig. 7, {name}: guesses from which {method} got there", 100 * np.mean([r.reached for r in found]),
-                 unit="%")
-            for method, found in runs.items()
-        ]  # fmt: skip
+        for method, found in runs.items():
+            reached = 100 * float(np.mean([one.reached for one in found]))
+            rows.append(info(f"Fig. 7, {name}: guesses from which {method} got there", reached, unit="%"))
         best = min(times["iLQR"], times["multiple shooting"])
         gain = times["stochastic search"] / best
         rows.append(at_least(f"Fig. 7, {name}: stochastic search takes as long as", gain, 1, unit="gradient methods"))
