@@ -127,7 +127,9 @@ def attempt(task: Task, method: str, seed: int, budget: float) -> Run:
         options |= {"seed": seed, "max_iterations": 100_000}
     result = METHODS[method](problem, guess, **options)
     times = np.cumsum([entry.seconds for entry in result.history])
-    costs = np.minimum.accumulate([entry.cost for entry in result.history])
+    # a cost of pieces that do not fit together yet is none; the last entry is that of the motion itself
+    fitting = [entry.cost if entry.violation < 1e-6 else np.inf for entry in result.history]
+    costs = np.minimum.accumulate([*fitting[:-1], result.cost])
     reached = result.cost <= task.target
     return Run(float(times[-1]) if reached else max(budget, float(times[-1])), reached, np.stack([times, costs]))
 
