@@ -15,9 +15,9 @@ from tangens.papers.poses import g1_crouching, g1_soles, heights, placed
 class TestDrone:
     def test_only_complementarity_aware_gradients_lift_it(self) -> None:
         exact = drone.train("exact", 2, steps=100)
-        aware = drone.train("complementarity-aware", 12, steps=250)
+        aware = drone.train("complementarity-aware", 14)
         assert exact.losses[-1] == pytest.approx(exact.losses[0])
-        assert aware.losses[-1] < 0.7 * aware.losses[0]
+        assert aware.losses[-1] < 0.5 * aware.losses[0]
         assert aware.heights[-1] > 0.1
 
 
