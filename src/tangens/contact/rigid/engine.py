@@ -22,6 +22,7 @@ from tangens.contact.rigid.bundle import FILLED_BY_MUJOCO, Bundle, contact_layou
 from tangens.contact.rigid.constraints import Constraints
 from tangens.contact.rigid.detection import bouncing_normals, polish_contacts, set_margins
 from tangens.contact.rigid.exploration import explored_modes
+from tangens.contact.rigid.forces import ContactForces
 from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
 from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
 from tangens.contact.rigid.methods import METHODS
@@ -219,7 +220,8 @@ class RigidEngine:
                 blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
             if with_force:
                 d_impulse = -lin.A_inverse @ (_through_B(lin, lin.Y @ by_force) + by_law)
-                force[name] = self._force_rows(lin, d_impulse, lin.turn if name == "q" else None).reshape(-1, 3, *shape)
+                slopes = self._forces().slopes(lin.active, d_impulse, lin.turn if name == "q" else None)
+                force[name] = slopes.reshape(-1, 3, *shape)
         return Jacobian({name: blocks[name] for name in wrt}, force if with_force else None, not lin.ambiguous)
 
     def pullback(
@@ -247,10 +249,10 @@ class RigidEngine:
     def _carry_back(
         self, lin: Linearization, q: Array, v: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
-        d_impulse = np.zeros(len(lin.active)) if dforce is None else self._force_cotangent(lin, dforce)
+        d_impulse = np.zeros(len(lin.active)) if dforce is None else self._forces().cotangent(lin.active, dforce)
         by_q, by_v, by_tau, by_u, z, s = reverse(self._table, lin, dq, dv, d_impulse)
         if dforce is not None:
-            by_q = by_q + np.einsum("ci,cij->j", np.cross(self._contact_forces(), dforce), lin.turn)
+            by_q = by_q + np.einsum("ci,cij->j", np.cross(self._forces().values(), dforce), lin.turn)
         out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
         for name, (R, C) in self._terms(q, v, wrt, lin).items():
             out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
@@ -367,36 +369,8 @@ class RigidEngine:
 
         return responses
 
-    def _contact_forces(self) -> Array:
-        contacts, blocks, impulse = self._read()
-        touching = blocks[blocks["source"] >= 0]
-        out = np.zeros((self._nc, 3))
-        frames = contacts["frame"][touching["source"]].reshape(-1, 3, 3)
-        rows = touching["start"][:, None] + np.arange(3)
-        out[touching["source"]] = np.einsum("cki,ck->ci", frames, impulse[rows]) / self._h
-        return out
-
-    def _pushing(self, lin: Linearization) -> tuple[IntArray, IntArray, Array]:
-        """Contacts that push, their three rows among the active ones, and their frames."""
-        contacts, blocks, _ = self._read()
-        pushing = blocks[(blocks["source"] >= 0) & np.isin(blocks["start"], lin.active)]
-        rows = np.searchsorted(lin.active, pushing["start"])[:, None] + np.arange(3)
-        return pushing["source"], rows, contacts["frame"][pushing["source"]].reshape(-1, 3, 3)
-
-    def _force_rows(self, lin: Linearization, d_impulse: Array, turn: Array | None) -> Array:
-        """∂(forces in the world)/∂x, shape (nc, 3, n), from that of impulses in contact frames, which may turn."""
-        out = np.zeros((self._nc, 3, d_impulse.shape[1]))
-        which, rows, frames = self._pushing(lin)
-        out[which] = np.einsum("cki,ckn->cin", frames, d_impulse[rows]) / self._h
-        if turn is not None:
-            out += np.cross(turn, self._contact_forces()[:, :, None], axis=1)
-        return out
-
-    def _force_cotangent(self, lin: Linearization, dforce: Array) -> Array:
-        out = np.zeros(len(lin.active))
-        which, rows, frames = self._pushing(lin)
-        out[rows] = np.einsum("cki,ci->ck", frames, dforce[which]) / self._h
-        return out
+    def _forces(self) -> ContactForces:
+        return ContactForces(*self._read(), self._h)
 
     def _is_solved(self, q: Array, v: Array, u: Array, tau: Array) -> bool:
         """Whether the step taken last was from these inputs; arrays of a State cannot have changed since."""
