@@ -206,6 +206,32 @@ class TestGradients:
             columns.append((ends[0].contacts.force - ends[1].contacts.force) / (2 * step))
         assert relative_error(J["force", "v"], np.stack(columns, axis=2)) < 1e-5
 
+    @pytest.mark.parametrize(("friction", "velocity"), [(0.8, [0.0, 0, 0, 0, 0, 0]), (0.3, [0.7, 0.2, 0, 0, 0, 0])])
+    def test_redundant_contacts_share_their_load_by_least_squares(self, friction: float, velocity: list[float]) -> None:
+        """Four corners of a cube bear its weight; pushed, they share it anew (Eq. 22)."""
+        scene = tg.scenes.cube().replace(friction=friction)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        state = scene.initial_state("resting").replace(v=velocity)
+        tau, step = np.array([0.1, 0.05, 0.3, 0.02, 0.03, 0.01]), 1e-5
+        J = simulator.jacobian(state, tau=tau, wrt=("tau", "v"), outputs=("q", "v", "force"))
+        columns = []
+        for delta in step * np.eye(scene.nv):
+            ends = [simulator.step(state, tau=tau + sign * delta).contacts.force for sign in (1, -1)]
+            columns.append((ends[0] - ends[1]) / (2 * step))
+        assert relative_error(J["force", "tau"], np.stack(columns, axis=2)) < 1e-6
+
+    def test_a_shared_load_turns_with_the_body(self) -> None:
+        scene = tg.scenes.drone().replace(friction=0.8)
+        simulator = tg.Simulator(scene, contact=TIGHT)
+        state, tau, step = scene.initial_state("resting"), np.array([0.1, 0.05, 0.3, 0.02, 0.03, 0.01]), 1e-6
+        J = simulator.jacobian(state, tau=tau, wrt=("q",), outputs=("q", "v", "force"))
+        yaw = step * np.eye(scene.nv)[5]  # all four feet go on touching
+        ends = [
+            simulator.step(state.replace(q=scene.integrate(state.q, sign * yaw)), tau=tau).contacts.force
+            for sign in (1, -1)
+        ]
+        np.testing.assert_allclose(J["force", "q"][:, :, 5], (ends[0] - ends[1]) / (2 * step), atol=1e-8)
+
     def test_pullback_is_the_transpose(self) -> None:
         sample, simulator = _cheetah_in_contact()
         rng = np.random.default_rng(0)

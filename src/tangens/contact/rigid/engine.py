@@ -24,11 +24,12 @@ from tangens.contact.rigid.detection import bouncing_normals, polish_contacts, s
 from tangens.contact.rigid.exploration import explored_modes
 from tangens.contact.rigid.forces import ContactForces
 from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
-from tangens.contact.rigid.laws import BREAKING, MODE_NAMES
+from tangens.contact.rigid.laws import BOX, BREAKING, MODE_NAMES, SLIDING
 from tangens.contact.rigid.methods import METHODS
 from tangens.contact.rigid.options import CORRECTION, IMPLICIT, TIMESTEP
 from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, gap_by_size, parameter_terms, timestep_terms
 from tangens.contact.rigid.placement import LongTree, axes_of, gap_by_placement, long_tree, placement_terms
+from tangens.contact.rigid.shared_load import SharedLoad
 from tangens.contact.rigid.solvers import SOLVERS
 from tangens.contact.rigid.step import step as compiled_step
 from tangens.dynamics.chains import pack_tree
@@ -94,6 +95,7 @@ class RigidEngine:
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         self._layout, self._explores, self._correction = layout, options.explores, options.correction
         self._friction = scene.parameters["friction"].copy()
+        self._smallest = options.law == BOX  # whether impulses that the laws leave open are the smallest
         self._shapes = {name: value.shape for name, value in scene.parameters.items()}
         self._response = self._response_rule(options)
         self._capacity, self._nc = -1, 0
@@ -212,6 +214,7 @@ class RigidEngine:
         blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
         force: dict[str, Array] = {}
         integrate = self._integration(lin.v_next)
+        load = self._shared_load(lin) if with_force else None
         for name, (R, C) in self._terms(q, v, wrt, lin).items():
             shape, size = R.shape[1:], math.prod(R.shape[1:])
             by_force, by_law = R.reshape(len(v), size), C.reshape(len(T.T), size)
@@ -220,6 +223,8 @@ class RigidEngine:
                 blocks[name] = np.stack([integrate @ by_parameter, by_parameter]).reshape(2, len(v), *shape)
             if with_force:
                 d_impulse = -lin.A_inverse @ (_through_B(lin, lin.Y @ by_force) + by_law)
+                if load is not None:
+                    d_impulse = load.completed(d_impulse, load.by_configuration() if name == "q" else None)
                 slopes = self._forces().slopes(lin.active, d_impulse, lin.turn if name == "q" else None)
                 force[name] = slopes.reshape(-1, 3, *shape)
         return Jacobian({name: blocks[name] for name in wrt}, force if with_force else None, not lin.ambiguous)
@@ -368,6 +373,16 @@ class RigidEngine:
             return out
 
         return responses
+
+    def _shared_load(self, lin: Linearization) -> SharedLoad | None:
+        """How impulses that the laws leave open change, where the engine has a rule for them."""
+        if not self._smallest or not len(lin.active):
+            return None
+        _, blocks, impulse = self._read()
+        bounded = np.zeros(len(lin.active), dtype=bool)
+        for block in blocks[(blocks["kind"] == BOX) & (blocks["mode"] == SLIDING)]:
+            bounded[np.searchsorted(lin.active, block["start"]) + 1 + np.flatnonzero(block["side"])] = True
+        return SharedLoad(self._table, self._nc, lin, impulse, bounded)
 
     def _forces(self) -> ContactForces:
         return ContactForces(*self._read(), self._h)

@@ -78,6 +78,7 @@ class Linearization(NamedTuple):
     K: Array  # by q and v, (2, m, nv)
     W: Array  # W·Wᵀ = (M + h·D)⁻¹
     Y: Array  # transposed, (m, nv)
+    A: Array
     A_inverse: Array
     slide: Array  # B's entries: xx, xy, yy and 1 for the first tangent of a sliding contact, (m, 4)
     active: IntArray  # rows of the contact problem
@@ -154,7 +155,7 @@ def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linear
     A_inverse, rank = invert(A.copy())
     ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
     return Linearization(
-        unknown, feeds_back, ambiguous, v_next, R, R_u, K, W, Y, A_inverse, slide, active, turn
+        unknown, feeds_back, ambiguous, v_next, R, R_u, K, W, Y, A, A_inverse, slide, active, turn
     )  # fmt: skip
 
 

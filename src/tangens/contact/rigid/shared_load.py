@@ -1,0 +1,125 @@
+"""How redundant contacts share their load as it changes (paper 5, Eq. 22).
+
+Where the equations A·λ = −b leave impulses open, `lcp` takes the smallest: λ = Aᵀ·μ for some μ. Differentiated, with
+the null vectors n of A, that is what the impulses of `gradient` lack:
+
+    n·dλ = (dA·n)·μ
+
+Null vectors push on nothing, Jᵀ·n = 0. So A·n changes only as Jᵀ·n does: with A = B·J·M⁻¹·Jᵀ + (laws), this is
+dA·n = B·Yᵀ·d(Jᵀ·n). Rows at their bounds follow others, and do not count in the size of λ. What friction, sizes and
+placements change of A·n is left out.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.rows import GEOM
+from tangens.contact.rigid.bundle import (
+    CDOF,
+    CINERT,
+    COM,
+    CONSTRAINTS,
+    FROZEN,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    MASS,
+    MEMORY,
+    OPTIONS,
+    QPOS,
+    QVEL,
+    TREE,
+    XPOS,
+    XQUAT,
+    take,
+    take_hulls,
+    take_rows,
+)
+from tangens.contact.rigid.gradient import Linearization
+from tangens.contact.rigid.options import ROWS
+from tangens.contact.rigid.slopes import add_constraint_slopes
+from tangens.contact.rigid.workspace import carve
+from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.inverse_slopes import add_inverse_slopes
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_VANISHES = 1e-9  # of the largest singular value
+
+
+class SharedLoad:
+    """The missing part of ∂λ, for one step."""
+
+    def __init__(
+        self, table: IntArray, nc: int, lin: Linearization, impulse: Array, bounded: NDArray[np.bool_]
+    ) -> None:
+        self._table, self._nc, self._lin = table, nc, lin
+        self._free = ~bounded
+        scale = np.abs(lin.A).max(axis=1, initial=0.0)
+        balanced = lin.A / np.where(scale > 0.0, scale, 1.0)[:, None]
+        _, singular, V = np.linalg.svd(balanced)
+        self._null = V[singular <= _VANISHES * singular.max(initial=0.0)].T
+        load = np.where(self._free, impulse[lin.active], 0.0)
+        self._mu: Array = np.asarray(np.linalg.lstsq(lin.A.T, load, rcond=None)[0], dtype=np.float64)
+        self._gram = self._null.T @ (self._free[:, None] * self._null)
+
+    def completed(self, d_impulse: Array, by_null: Array | None = None) -> Array:
+        """∂λ with its part in the null space; `by_null` are (dA·n)·μ, shape (null vectors, ...), none if A is fixed."""
+        if not self._null.shape[1]:
+            return d_impulse
+        missing = -self._null.T @ (self._free[:, None] * d_impulse)
+        if by_null is not None:
+            missing = missing + by_null
+        return np.asarray(
+            d_impulse + self._null @ np.linalg.lstsq(self._gram, missing, rcond=None)[0], dtype=np.float64
+        )
+
+    def by_configuration(self) -> Array:
+        """(dA·n)·μ by q, shape (null vectors, nv)."""
+        lin, rows = self._lin, self._null.shape[1]
+        out = np.empty((rows, len(lin.v_next)))
+        against = self._mu.copy()
+        _through(lin.slide, against)
+        for k in range(rows):
+            full = np.zeros(int(lin.active.max(initial=-1)) + 1)
+            full[lin.active] = self._null[:, k]
+            out[k] = (against @ lin.Y) @ force_slopes(self._table, self._nc, full)
+        return out
+
+
+def _through(slide: Array, x: Array) -> None:
+    """X ← B·x, for boxes, whose B only drops rows."""
+    for r in np.flatnonzero(slide[:, 3]):
+        x[r] *= slide[r, 0]
+        x[r + 1] *= slide[r, 2]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def force_slopes(table: IntArray, nc: int, impulse: Array) -> Array:
+    """∂(Jᵀ·λ)/∂q of given impulses, shape (nv, nv)."""
+    dofs, bodies, _ = unpack_tree(take(table, TREE))
+    options, v, q = take(table, OPTIONS), take(table, QVEL), take(table, QPOS)
+    nv = v.shape[0]
+    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
+    blocks = w.blocks[: int(w.counts[0])]
+    cdof, com, still = take_rows(table, CDOF, 6), take_rows(table, COM, 3), np.zeros(nv)
+    full = np.zeros(w.impulse.shape[0])
+    full[: impulse.shape[0]] = impulse
+    before, after, outside = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((nv, 6))
+    R, K = np.zeros((2, nv, nv)), np.zeros((2, int(w.counts[1]), nv))
+    spread(dofs, cdof, still, before, after)
+    add_constraint_slopes(
+        dofs, bodies, take(table, GEOMS).view(GEOM), take_hulls(table), take(table, CONSTRAINTS), options, cdof, com,
+        take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9), take_rows(table, XPOS, 3),
+        take_rows(table, XQUAT, 4), q, v, before, after, w.contacts, blocks, full, still, w.J, w.rate,
+        take_rows(table, FROZEN, 42), outside, R[0], K, np.zeros((0, 3, nv)),
+    )  # fmt: skip
+    add_inverse_slopes(
+        dofs, bodies, cdof, take_rows(table, CINERT, 10), np.zeros(3), before, after, still, still, outside, 0.0,
+        R[0], R[1],
+    )  # fmt: skip
+    return R[0]
