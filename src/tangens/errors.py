@@ -44,8 +44,8 @@ class OptionError(Error):
 
 
 def diverged(timestep: float) -> str:
-    """What to say of a step that ended in numbers that are not finite."""
+    """What to say of a step that ended in velocities that are not finite, or beyond reason."""
     return (
-        "the step ended in numbers that are not finite: the forces or velocities are too large for a time step of "
-        f"{timestep:g} s. Use a smaller timestep, more damping or armature, or smaller controls"
+        "the step ended in numbers that are not finite, or beyond reason: the forces or velocities are too large for a "
+        f"time step of {timestep:g} s. Use a smaller timestep, more damping or armature, or smaller controls"
     )

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from tangens.bench import bars, published
 from tangens.bench.differences import central
 from tangens.bench.peers import PeerUnavailable, mjx_peer, mujoco_peer, nimble_peer
-from tangens.bench.request import OURS, BenchRequest, Report, at_least, at_most, not_measured
+from tangens.bench.request import OURS, BenchRequest, Report, at_least, at_most, measure_all, not_measured
 from tangens.bench.situations import WRT, Sample, Situation, available, situation
-from tangens.report import environment, new_figure, save_figure
+from tangens.report import new_figure, save_figure
 
 SYSTEMS = ("half_cheetah", "humanoid", "ur5", "go1", "g1", "talos", "atlas")
 PEERS = ("mujoco", "mjx", "nimble")
@@ -53,24 +53,12 @@ OVER_NIMBLE = {"half_cheetah": 10.0, "atlas": 10.0}
 def run(request: BenchRequest) -> dict[str, Any]:
     """Measure all systems that are at hand."""
     systems = [name for name in SYSTEMS if available(name)]
-    reports = []
-    for index, name in enumerate(systems):
-        request.advance(index, len(systems))
-        reports.append(_measure(name, request))
-    request.advance(len(systems), len(systems))
-    rows = [r for report in reports for r in report.rows]
-    facts = environment() | {
+    facts = {
         "peers": {name: SETTINGS[name] for name in request.peers},
-        "systems": {report.system: report.notes for report in reports},
         "published": published.CITATION,
         "not_at_hand": [name for name in SYSTEMS if name not in systems],
     }
-    return {
-        "rows": rows,
-        "ratios": [r for report in reports for r in report.ratios],
-        "figures": [str(_plot(rows, request.out / "gradients.png"))],
-        "environment": facts,
-    }
+    return measure_all(request, systems, _measure, lambda rows: _plot(rows, request.out / "gradients.png"), facts)
 
 
 def _measure(name: str, request: BenchRequest) -> Report:

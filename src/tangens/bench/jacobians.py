@@ -30,9 +30,9 @@ from tangens.bench import bars
 from tangens.bench import published_jacobians as published
 from tangens.bench.differences import Block, Evaluation, central, extrapolated, nearer_side
 from tangens.bench.peers import nimble_peer
-from tangens.bench.request import OURS, BenchRequest, Report, Table, at_least, not_measured
+from tangens.bench.request import OURS, BenchRequest, Report, Table, at_least, measure_all, not_measured
 from tangens.bench.situations import WRT, Sample, Situation, available, situation
-from tangens.report import environment, new_figure, save_figure
+from tangens.report import new_figure, save_figure
 from tangens.results import Jacobian
 
 Array = NDArray[np.float64]
@@ -75,24 +75,12 @@ OVER_NIMBLE = {"half_cheetah": 10.0, "atlas": 10.0}
 def run(request: BenchRequest) -> dict[str, Any]:
     """Measure all systems that are at hand."""
     systems = [name for name in SYSTEMS if available(name)]
-    reports = []
-    for index, name in enumerate(systems):
-        request.advance(index, len(systems))
-        reports.append(_measure(name, request))
-    request.advance(len(systems), len(systems))
-    rows = [r for report in reports for r in report.rows]
-    facts = environment() | {
+    facts = {
         "peers": dict.fromkeys(request.peers, nimble_peer.SETTINGS),
-        "systems": {report.system: report.notes for report in reports},
         "published": published.CITATION,
         "not_at_hand": [name for name in SYSTEMS if name not in systems],
     }
-    return {
-        "rows": rows,
-        "ratios": [r for report in reports for r in report.ratios],
-        "figures": [str(_plot(rows, request.out / "jacobians.png"))],
-        "environment": facts,
-    }
+    return measure_all(request, systems, _measure, lambda rows: _plot(rows, request.out / "jacobians.png"), facts)
 
 
 def _measure(name: str, request: BenchRequest) -> Report:

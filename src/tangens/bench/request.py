@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tangens.report import environment
+
 OURS = "tangens"
 
 
@@ -71,6 +73,28 @@ class Report:
     def time(self, quantity: str, tool: str = OURS) -> float:
         """A measured median [µs]."""
         return next(r["median_us"] for r in self.rows if r["quantity"] == quantity and r["tool"] == tool)
+
+
+def measure_all(
+    request: BenchRequest,
+    systems: Sequence[str],
+    measure: Callable[[str, BenchRequest], Report],
+    plot: Callable[[list[dict[str, Any]]], Path],
+    facts: dict[str, Any],
+) -> dict[str, Any]:
+    """Measure one system after the other and put together what the bench answers; `facts` join its environment."""
+    reports = []
+    for index, name in enumerate(systems):
+        request.advance(index, len(systems))
+        reports.append(measure(name, request))
+    request.advance(len(systems), len(systems))
+    rows = [r for report in reports for r in report.rows]
+    return {
+        "rows": rows,
+        "ratios": [r for report in reports for r in report.ratios],
+        "figures": [str(plot(rows))],
+        "environment": environment() | facts | {"systems": {report.system: report.notes for report in reports}},
+    }
 
 
 def row(

@@ -49,13 +49,13 @@ class ContinuousBounces(RigidEngine):
 
     def _bounce_map(self) -> Array | None:
         """∂q⁺/∂q for the contacts that bounce in the step taken last; None if there are none."""
-        blocks, J, _ = self._read_rows()
-        contacts = self._read()[0]
+        w = self._workspace()
+        blocks, contacts = w.blocks, w.contacts
         bouncing = blocks[(blocks["source"] >= 0) & (blocks["mode"] != BREAKING)]
         bouncing = bouncing[contacts["bounces"][bouncing["source"]] == 1]
         if not len(bouncing):
             return None
-        return nearest_to_identity(J[bouncing["start"]], -contacts["gain"][bouncing["source"]])
+        return nearest_to_identity(w.J[bouncing["start"]], -contacts["gain"][bouncing["source"]])
 
 
 def nearest_to_identity(rows: Array, values: Array) -> Array:

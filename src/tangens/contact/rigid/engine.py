@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import sharpen
-from tangens.collision.differenced import DifferencedContacts
-from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.rigid import workspace
 from tangens.contact.rigid.bundle import FILLED_BY_MUJOCO, Bundle, contact_layout, contact_memory
 from tangens.contact.rigid.constraints import Constraints
+from tangens.contact.rigid.contact_motion import EXACT, ContactMotion
 from tangens.contact.rigid.detection import bouncing_normals, polish_contacts, set_margins
 from tangens.contact.rigid.exploration import explored_modes
 from tangens.contact.rigid.forces import ContactForces
 from tangens.contact.rigid.gradient import Linearization, apply_B, differentiate, forward, linearize, reverse
-from tangens.contact.rigid.laws import BOX, BREAKING, MODE_NAMES, SLIDING
+from tangens.contact.rigid.laws import BOX, MODE_NAMES, SLIDING
 from tangens.contact.rigid.methods import METHODS
 from tangens.contact.rigid.options import CORRECTION, IMPLICIT, TIMESTEP
 from tangens.contact.rigid.parameters import CONTACT_PARAMETERS, gap_by_size, parameter_terms, timestep_terms
@@ -37,7 +36,6 @@ from tangens.dynamics.exact import ExactDynamics, write_inputs
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable, SolverError, diverged
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
-from tangens.scene.support import element_name
 from tangens.state import State
 
 if TYPE_CHECKING:
@@ -80,7 +78,7 @@ class RigidEngine:
             "quats": np.array([*plain, *((q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True))]),
             "elements": self._dynamics.packed_elements,
             "gravcomp": np.zeros(m.nv),
-            "frozen": _EXACT,
+            "frozen": EXACT,
             "warm": np.zeros(1 + 6 * int(constraints.packed[0])),
             "geom_gap": m.geom_gap,
             "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
@@ -97,7 +95,7 @@ class RigidEngine:
         self._friction = scene.parameters["friction"].copy()
         self._smallest = options.law == BOX  # whether impulses that the laws leave open are the smallest
         self._shapes = {name: value.shape for name, value in scene.parameters.items()}
-        self._response = self._response_rule(options)
+        self._motion = ContactMotion(m, d, bundle, options)
         self._capacity, self._nc = -1, 0
         self._solved: tuple[Array, Array] | None = None
 
@@ -105,8 +103,7 @@ class RigidEngine:
         """Advance by one time step."""
         m, d = self._m, self._d
         self._solved = None
-        if len(self._bundle["frozen"]):
-            self._bundle.put("frozen", _EXACT)
+        self._motion.forget()
         write_inputs(*self._inputs, q, v, u, tau)
         self._find_contacts()
         mujoco.mj_makeM(m, d)
@@ -201,7 +198,7 @@ class RigidEngine:
             return self._jacobian_in_parts(q, v, wrt, with_force, by_state, by_u)
         unknown, ambiguous = differentiate(self._table, self._nc, by_state, by_u)
         while unknown >= 0:
-            self._difference(unknown)
+            self._motion.difference(self._workspace().contacts, unknown)
             unknown, ambiguous = differentiate(self._table, self._nc, by_state, by_u)
         return Jacobian(_StateBlocks(by_state, by_u, wrt), unique=not ambiguous)
 
@@ -240,7 +237,8 @@ class RigidEngine:
         back = self._carry_back(lin, q, v, dq, dv, dforce, wrt)
         if not self._explores:
             return back
-        with explored_modes(*self._read_rows(), lin, dv + self._integration(lin.v_next).T @ dq) as changed:
+        w = self._workspace()
+        with explored_modes(w.blocks, w.J, w.sigma, lin, dv + self._integration(lin.v_next).T @ dq) as changed:
             if not changed:
                 return back
             lin = self._linearize(with_u=True, with_turn=dforce is not None)
@@ -269,32 +267,16 @@ class RigidEngine:
             force, by_q = self._dynamics.gravity_compensation(q, v, u, tau)
             self._bundle.put("gravcomp", np.ascontiguousarray(force))
             self._bundle.put("gravcomp_q", np.ascontiguousarray(by_q))
-        if self._response is not None:
-            self._bundle.put("frozen", self._response())
+        if not self._motion.is_exact:
+            w = self._workspace()
+            self._motion.prepare(w.contacts, w.blocks)
 
     def _linearize(self, *, with_u: bool, with_turn: bool) -> Linearization:
         lin = linearize(self._table, self._nc, with_u, with_turn)
         while lin.unknown >= 0:
-            self._difference(lin.unknown)
+            self._motion.difference(self._workspace().contacts, lin.unknown)
             lin = linearize(self._table, self._nc, with_u, with_turn)
         return lin
-
-    def _difference(self, c: int) -> None:
-        """Find out by differences how a contact moves, or complain."""
-        geoms = self._read()[0]["geom"]
-        index = int((geoms[:c] == geoms[c]).all(axis=1).sum())
-        found = self._differences.response(self._inputs[0], (int(geoms[c, 0]), int(geoms[c, 1])), index)
-        if found is None:
-            self._refuse(c)
-        frozen = self._bundle["frozen"]
-        if not len(frozen):
-            frozen = np.full((self._nc, 7, 6), np.nan)
-            self._bundle.put("frozen", frozen)
-        frozen[c] = found
-
-    @cached_property
-    def _differences(self) -> DifferencedContacts:
-        return DifferencedContacts(self._m)
 
     def _terms(self, q: Array, v: Array, names: Sequence[str], lin: Linearization) -> dict[str, tuple[Array, Array]]:
         """R (nv, ...) and C (m, ...) of each input."""
@@ -326,7 +308,7 @@ class RigidEngine:
         tree, m = self._long_tree, len(lin.active)
         R, K, unknown = placement_terms(self._table, self._nc, m, tree, axes_of(tree, self._d.cdof, self._d.xmat))
         if unknown >= 0:
-            self._refuse(unknown)
+            self._motion.refuse(self._workspace().contacts, unknown)
         return R, _through_B(lin, K.reshape(m, math.prod(K.shape[1:]))).reshape(K.shape)
 
     @cached_property
@@ -337,55 +319,25 @@ class RigidEngine:
         """∂q⁺/∂v⁺."""
         return self._h * integrate_jacobians(self._layout, v_next, self._h * v_next)[1]
 
-    def _read(self) -> tuple[Records, Records, Array]:
-        """Contacts, blocks and impulses of the step taken last."""
+    def _workspace(self) -> workspace.Workspace:
+        """What the step taken last found out, with the blocks that took part."""
         w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
-        return w.contacts, w.blocks[: int(w.counts[0])], w.impulse
-
-    def _read_rows(self) -> tuple[Records, Array, Array]:
-        """Blocks, rows and velocities of the step taken last."""
-        w = workspace.carve.py_func(self._bundle["memory"], self._m.nv, self._m.nM, self._nc, self._rows)
-        return w.blocks[: int(w.counts[0])], w.J, w.sigma
-
-    def _response_rule(self, options: RigidContact) -> Callable[[], Array] | None:
-        """What says how contacts move, shape (nc, 7, 6), if not the exact motion itself."""
-        if options.collision_gradient == "analytic":
-            return None
-        d = self._d
-        sampled = None
-        if options.collision_gradient == "randomized":
-            sampled = RandomizedContacts(self._m, options.samples, options.scale, options.seed)
-
-        def responses() -> Array:
-            contacts, blocks, _ = self._read()
-            out = np.zeros((self._nc, 7, 6))
-            out[:, 6, :3] = contacts["frame"][:, :3]
-            for block in blocks:
-                c = int(block["source"])
-                if sampled is None or c < 0 or block["mode"] == BREAKING:
-                    continue
-                pair = contacts["geom"][c]
-                poses = d.geom_xpos[pair], d.geom_xmat[pair]
-                found = sampled.response(tuple(pair), *poses, contacts["position"][c], contacts["frame"][c])
-                if found is None:
-                    self._refuse(c)
-                out[c, :6] = found
-            return out
-
-        return responses
+        return w._replace(blocks=w.blocks[: int(w.counts[0])])
 
     def _shared_load(self, lin: Linearization) -> SharedLoad | None:
         """How impulses that the laws leave open change, where the engine has a rule for them."""
         if not self._smallest or not len(lin.active):
             return None
-        _, blocks, impulse = self._read()
+        w = self._workspace()
+        blocks = w.blocks
         bounded = np.zeros(len(lin.active), dtype=bool)
         for block in blocks[(blocks["kind"] == BOX) & (blocks["mode"] == SLIDING)]:
             bounded[np.searchsorted(lin.active, block["start"]) + 1 + np.flatnonzero(block["side"])] = True
-        return SharedLoad(self._table, self._nc, lin, impulse, bounded)
+        return SharedLoad(self._table, self._nc, lin, w.impulse, bounded)
 
     def _forces(self) -> ContactForces:
-        return ContactForces(*self._read(), self._h)
+        w = self._workspace()
+        return ContactForces(w.contacts, w.blocks, w.impulse, self._h)
 
     def _is_solved(self, q: Array, v: Array, u: Array, tau: Array) -> bool:
         """Whether the step taken last was from these inputs; arrays of a State cannot have changed since."""
@@ -406,13 +358,7 @@ class RigidEngine:
         if contacts:
             bundle.put("arena", contact_memory(self._d))
 
-    def _refuse(self, contact: int) -> NoReturn:
-        geom = self._d.contact.geom[contact]
-        one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geom)
-        raise NotDifferentiable(f"it is not known how the contact between {one} and {two} moves with the bodies")
 
-
-_EXACT = np.zeros((0, 7, 6))
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
 

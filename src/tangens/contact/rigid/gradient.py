@@ -20,19 +20,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import GEOM
 from tangens.contact.rigid.bundle import (
     APPLIED,
     CDOF,
     CINERT,
-    COM,
-    CONSTRAINTS,
     CTRL,
     ELEMENTS,
-    FROZEN,
-    GEOM_XMAT,
-    GEOM_XPOS,
-    GEOMS,
     GRAVCOMP,
     GRAVCOMP_Q,
     GRAVITY,
@@ -42,10 +35,7 @@ from tangens.contact.rigid.bundle import (
     QPOS,
     QVEL,
     TREE,
-    XPOS,
-    XQUAT,
     take,
-    take_hulls,
     take_rows,
 )
 from tangens.contact.rigid.dense import lower_squared, multiply, times_lower_transposed
@@ -103,10 +93,10 @@ def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linear
 
     Its array `frozen` says how contacts move: a (7, 6) response for each contact; empty or NaN for the exact motion.
     """
-    elements, gravcomp_q, frozen = take(table, ELEMENTS), take(table, GRAVCOMP_Q), take_rows(table, FROZEN, 42)
+    elements, gravcomp_q = take(table, ELEMENTS), take(table, GRAVCOMP_Q)
     dofs, bodies, column = unpack_tree(take(table, TREE))
     options, gravity = take(table, OPTIONS), take(table, GRAVITY)
-    M, cdof, com = take(table, MASS), take_rows(table, CDOF, 6), take_rows(table, COM, 3)
+    M, cdof = take(table, MASS), take_rows(table, CDOF, 6)
     q, v, u = take(table, QPOS), take(table, QVEL), take(table, CTRL)
     nv, h = v.shape[0], options[TIMESTEP]
     w = carve(take(table, MEMORY), nv, M.shape[0], nc, int(options[ROWS]))
@@ -136,12 +126,9 @@ def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linear
     unknown, feeds_back = -1, False
     if m:
         spread(dofs, cdof, w.v_next, before, after)
-        hulls = take_hulls(table)
         unknown, feeds_back = add_constraint_slopes(
-            dofs, bodies, take(table, GEOMS).view(GEOM), hulls, take(table, CONSTRAINTS), options, cdof,
-            com, take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9),
-            take_rows(table, XPOS, 3), take_rows(table, XQUAT, 4), q, v, before, after, w.contacts, blocks,
-            w.impulse, w.v_next, w.J, w.rate, frozen, outside, R[0], K, turn,
+            table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, w.impulse, w.v_next, w.J, w.rate, outside,
+            R[0], K, turn,
         )  # fmt: skip
     spread(dofs, cdof, v, before, after)
     cinert = take_rows(table, CINERT, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -88,9 +89,9 @@ class RigidContact(ContactModel):
         """A gap so small counts as closed for a body that bounces [m]."""
         return 0.0
 
+    @abstractmethod
     def solver_name(self) -> str:
         """Who solves the contact problem, see `solvers`."""
-        raise NotImplementedError
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""

@@ -32,6 +32,7 @@ _AT_BOUND = 1e-9  # share of the bound's size
 _STILL = 1e-11  # a rate this small, relative to what moves it, is none
 _CORRECTIONS = 6  # of the places that a round of sweeps leads to
 _PIVOTS = 8  # for each row, before Dantzig's method counts as cycling
+_WORK = 1e9  # multiplications that its eliminations may take: no more pivots than that in a heap of contacts
 
 
 class Box(NamedTuple):
@@ -247,7 +248,7 @@ def _dantzig(
     places[:] = OUTSIDE
     impulse[:] = 0.0
     change, rate = np.empty(n), np.empty(n)
-    pivots = 0
+    pivots, most = 0, min(_PIVOTS * n + 20, int(_WORK / (1.0 + n**3)))
     for turn in range(3):  # equalities, then normals, limits and dry friction, then the friction of contacts
         for i in range(n):
             kind = 2 if box.normal[i] >= 0 else 1 if math.isfinite(box.low[i]) else 0
@@ -258,7 +259,7 @@ def _dantzig(
                 if _take_in_at_once(G, box, places, sigma, i):
                     break
                 pivots += 1
-                if pivots > _PIVOTS * n + 20 or not _pivot(G, box, places, impulse, sigma, change, rate, i):
+                if pivots > most or not _pivot(G, box, places, impulse, sigma, change, rate, i):
                     return -pivots
     velocity(G, g, impulse, sigma)
     return pivots

@@ -18,21 +18,13 @@ from tangens.collision.rows import GEOM, point_rows
 from tangens.contact.rigid.bundle import (
     CINERT,
     COM,
-    CONSTRAINTS,
-    FROZEN,
-    GEOM_XMAT,
-    GEOM_XPOS,
     GEOMS,
     GRAVITY,
     MASS,
     MEMORY,
     OPTIONS,
-    QPOS,
     QVEL,
-    XPOS,
-    XQUAT,
     take,
-    take_hulls,
     take_rows,
 )
 from tangens.contact.rigid.options import ROWS, TIMESTEP
@@ -88,7 +80,7 @@ def placement_terms(
 ) -> tuple[Array, Array, int]:  # fmt: skip
     """R (nv, nbody, 3) and K (rows, nbody, 3), and a contact that moves in an unknown way or −1."""
     dofs, bodies, _ = unpack_tree(long.tree)
-    options, v, q = take(table, OPTIONS), take(table, QVEL), take(table, QPOS)
+    options, v = take(table, OPTIONS), take(table, QVEL)
     nv, h, n = v.shape[0], options[TIMESTEP], axes.shape[0]
     w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
     count = 0  # contacts come first; joints do not care where bodies sit
@@ -99,14 +91,11 @@ def placement_terms(
         i = long.real[k]
         speed[i], speed_next[i], a[i] = v[k], w.v_next[k], (w.v_next[k] - v[k]) / h
     before, after, outside = np.empty((n, 6)), np.empty((n, 6)), np.zeros((n, 6))
-    com, slopes, K = take_rows(table, COM, 3), np.zeros((2, n, n)), np.zeros((2, rows, n))
+    slopes, K = np.zeros((2, n, n)), np.zeros((2, rows, n))
     spread(dofs, axes, speed_next, before, after)
     unknown, _ = add_constraint_slopes(
-        dofs, bodies, take(table, GEOMS).view(GEOM), take_hulls(table), take(table, CONSTRAINTS), options, axes, com,
-        take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9), take_rows(table, XPOS, 3),
-        take_rows(table, XQUAT, 4), q, speed, before, after, w.contacts, w.blocks[:count], w.impulse, speed_next,
-        np.zeros((w.J.shape[0], n)), w.rate, take_rows(table, FROZEN, 42), outside, slopes[0], K,
-        np.zeros((0, 3, n)),
+        table, dofs, bodies, axes, speed, before, after, w.contacts, w.blocks[:count], w.impulse, speed_next,
+        np.zeros((w.J.shape[0], n)), w.rate, outside, slopes[0], K, np.zeros((0, 3, n)),
     )  # fmt: skip
     spread(dofs, axes, speed, before, after)
     add_inverse_slopes(

@@ -16,26 +16,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import GEOM
 from tangens.contact.rigid.bundle import (
     CDOF,
     CINERT,
-    COM,
-    CONSTRAINTS,
-    FROZEN,
-    GEOM_XMAT,
-    GEOM_XPOS,
-    GEOMS,
     MASS,
     MEMORY,
     OPTIONS,
-    QPOS,
     QVEL,
     TREE,
-    XPOS,
-    XQUAT,
     take,
-    take_hulls,
     take_rows,
 )
 from tangens.contact.rigid.gradient import Linearization
@@ -102,21 +91,19 @@ def _through(slide: Array, x: Array) -> None:
 def force_slopes(table: IntArray, nc: int, impulse: Array) -> Array:
     """∂(Jᵀ·λ)/∂q of given impulses, shape (nv, nv)."""
     dofs, bodies, _ = unpack_tree(take(table, TREE))
-    options, v, q = take(table, OPTIONS), take(table, QVEL), take(table, QPOS)
+    options, v = take(table, OPTIONS), take(table, QVEL)
     nv = v.shape[0]
     w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
     blocks = w.blocks[: int(w.counts[0])]
-    cdof, com, still = take_rows(table, CDOF, 6), take_rows(table, COM, 3), np.zeros(nv)
+    cdof, still = take_rows(table, CDOF, 6), np.zeros(nv)
     full = np.zeros(w.impulse.shape[0])
     full[: impulse.shape[0]] = impulse
     before, after, outside = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((nv, 6))
     R, K = np.zeros((2, nv, nv)), np.zeros((2, int(w.counts[1]), nv))
     spread(dofs, cdof, still, before, after)
     add_constraint_slopes(
-        dofs, bodies, take(table, GEOMS).view(GEOM), take_hulls(table), take(table, CONSTRAINTS), options, cdof, com,
-        take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9), take_rows(table, XPOS, 3),
-        take_rows(table, XQUAT, 4), q, v, before, after, w.contacts, blocks, full, still, w.J, w.rate,
-        take_rows(table, FROZEN, 42), outside, R[0], K, np.zeros((0, 3, nv)),
+        table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, full, still, w.J, w.rate, outside, R[0], K,
+        np.zeros((0, 3, nv)),
     )  # fmt: skip
     add_inverse_slopes(
         dofs, bodies, cdof, take_rows(table, CINERT, 10), np.zeros(3), before, after, still, still, outside, 0.0,

@@ -10,7 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.motion import contact_response
-from tangens.collision.shapes import Hulls
+from tangens.collision.rows import GEOM
+from tangens.contact.rigid.bundle import (
+    COM,
+    CONSTRAINTS,
+    FROZEN,
+    GEOM_XMAT,
+    GEOM_XPOS,
+    GEOMS,
+    QPOS,
+    XPOS,
+    XQUAT,
+    take,
+    take_hulls,
+    take_rows,
+)
 from tangens.contact.rigid.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
 from tangens.contact.rigid.laws import BREAKING, DRY, SLIDING
 from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, tie_points
@@ -31,16 +45,19 @@ def pushes(block: Any) -> bool:
 
 @numba.njit(cache=True, error_model="numpy")
 def add_constraint_slopes(
-    dofs: Records, bodies: Records, geoms: Records, hulls: Hulls, constraints: Array, options: Array, cdof: Array,
-    com: Array, gxpos: Array, gxmat: Array, xpos: Array, xquat: Array, q: Array, v: Array, before: Array, after: Array,
-    contacts: Records, blocks: Records, impulse: Array, v_next: Array, J: Array, rate: Array, frozen: Array,
-    outside: Array, R: Array, K: Array, turn: Array,
+    table: IntArray, dofs: Records, bodies: Records, cdof: Array, v: Array, before: Array, after: Array,
+    contacts: Records, blocks: Records, impulse: Array, v_next: Array, J: Array, rate: Array, outside: Array, R: Array,
+    K: Array, turn: Array,
 ) -> tuple[int, bool]:  # fmt: skip
     """How the rows and their forces change with q, and their targets with q and v; `before`, `after` are of v⁺.
 
-    Returns the first contact that moves in an unknown way, or −1, and whether targets depend on v.
+    `table` is a `Bundle`'s; the tree and its motion axes may be longer ones. Returns the first contact that moves in an
+    unknown way, or −1, and whether targets depend on v.
     """
-    specs, entries = unpack_constraints(constraints)
+    geoms, hulls, frozen = take(table, GEOMS).view(GEOM), take_hulls(table), take_rows(table, FROZEN, 42)
+    gxpos, gxmat, com = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9), take_rows(table, COM, 3)
+    xpos, xquat, q = take_rows(table, XPOS, 3), take_rows(table, XQUAT, 4), take(table, QPOS)
+    specs, entries = unpack_constraints(take(table, CONSTRAINTS))
     nv = v.shape[0]
     D, f, chain = np.zeros((7, 6)), np.empty(6), np.empty(nv, dtype=np.int64)
     work, no_turn = np.empty((nv, 12)), np.empty((3, nv))

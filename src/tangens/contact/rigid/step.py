@@ -53,6 +53,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
+_FASTEST = 1e8  # a velocity beyond this comes of a motion that diverged [m/s, rad/s]
 _ROUNDS = 50  # each lets at least one more constraint in
 _TOUCHING = 1e-6  # [m]
 _WORTH_BLAS = 1000  # numbers in the rows
@@ -63,7 +64,7 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
     """Fill `out` (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts) and the memory.
 
     `table` is a `Bundle`'s. Returns iterations, residual, and the violations of Signorini's law, the
-    cones and maximum dissipation, and the method; the residual is infinite if v⁺ is not finite.
+    cones and maximum dissipation, and the method; the residual is infinite if v⁺ is beyond reason.
     """
     dofs, bodies, column = unpack_tree(take(table, TREE))
     geoms = take(table, GEOMS).view(GEOM)
@@ -130,7 +131,7 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
     _integrate(quats, q, v_next, options[TIMESTEP], out)
     for i in range(nv):
         out[nq + i] = v_next[i]
-        if not math.isfinite(v_next[i]):
+        if not abs(v_next[i]) <= _FASTEST:
             error = math.inf
     _report_contacts(options[TIMESTEP], contacts, blocks[:nb], w.impulse, out[nq + nv :])
     return iterations, error, signorini, cone, dissipation, method

@@ -71,13 +71,8 @@ def jump_worm(budget: float, starts: int) -> tuple[Scene, ControlResult, float]:
     low = centre(scene, start.q)
     high = Position(scene, low + np.array([0, 0, 1.0]), weight=[0, 0, 10], center_of_mass="middle")
     problem = ControlProblem(simulator, start, 250, running=Effort(1e-4), final=high, hold=5)
-    best: ControlResult | None = None
-    for seed in range(starts):
-        guess = 0.3 * np.random.default_rng(seed).normal(size=(problem.intervals, problem.nu))
-        found = ilqr(problem, guess, time_budget=budget / starts)
-        if best is None or found.cost < best.cost:
-            best = found
-    assert best is not None
+    guesses = [0.3 * np.random.default_rng(k).normal(size=(problem.intervals, problem.nu)) for k in range(starts)]
+    best = min((ilqr(problem, guess, time_budget=budget / starts) for guess in guesses), key=lambda found: found.cost)
     return scene, best, float(centre(scene, best.trajectory.q[-1])[2] - low[2])
 
 
