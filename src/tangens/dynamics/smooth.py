@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.mjx_model import mjx, refuse_unsupported, to_mjx
+from tangens.dynamics.screws import Carriage, Screws, axes_of
 from tangens.dynamics.tangent_jax import integrate
 from tangens.dynamics.tree import inertia_matrix
 from tangens.errors import OptionError, StateError
@@ -57,6 +58,9 @@ class SmoothDynamics:
         self._model = copy.copy(model)
         self._mjx_model, self._mjx_data = to_mjx(model)
         self._forces = JointForces(self._model, self.layout)
+        self.carriage = Carriage(model)
+        self.timestep = float(model.opt.timestep)
+        """Duration of a step [s]."""
 
     @property
     def parameters(self) -> dict[str, _Array]:
@@ -78,6 +82,31 @@ class SmoothDynamics:
         model = self._with_parameters(p, q.dtype)
         data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
         return data.xpos.astype(q.dtype), data.xquat.astype(q.dtype)
+
+    def screws(self, q: ArrayLike, parameters: Parameters | None = None) -> Screws:
+        """Return the bodies' frames and the axes of all degrees of freedom, in the world frame."""
+        p, (q,) = self._read(parameters, q=q)
+        model = self._with_parameters(p, q.dtype)
+        data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
+        rotation = data.xmat.reshape(-1, 3, 3)
+        axes = axes_of(self.carriage, data.xpos, rotation, data.xanchor, data.xaxis)
+        return Screws(data.xpos.astype(q.dtype), rotation.astype(q.dtype), axes.astype(q.dtype))
+
+    def equations(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        u: ArrayLike | None = None,
+        tau: ArrayLike | None = None,
+        parameters: Parameters | None = None,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the matrix and the force of M̃ (v⁺ − v) / h = f, the step's equation; M̃ holds implicit damping."""
+        p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
+        inertia, force = self._equations(p, q, v, u, tau)
+        if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
+            a, b, c = self._forces.damping(p).T
+            inertia += self.timestep * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
+        return inertia, force
 
     def mass_matrix(self, q: ArrayLike, parameters: Parameters | None = None) -> jax.Array:
         """Return the joint-space inertia (nv, nv), armature included."""
@@ -111,14 +140,10 @@ class SmoothDynamics:
         parameters: Parameters | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         """Return q⁺ and v⁺ after the model's time step: semi-implicit Euler, implicit in joint damping."""
-        p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
-        h = float(self._model.opt.timestep)
-        inertia, force = self._equations(p, q, v, u, tau)
-        if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
-            a, b, c = self._forces.damping(p).T
-            inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
-        v_next = v + h * solve(inertia, force, assume_a="pos")
-        return integrate(self.layout, q, h * v_next), v_next
+        inertia, force = self.equations(q, v, u, tau, parameters)
+        q, v = jnp.asarray(q, force.dtype), jnp.asarray(v, force.dtype)
+        v_next = v + self.timestep * solve(inertia, force, assume_a="pos")
+        return integrate(self.layout, q, self.timestep * v_next), v_next
 
     def _read(self, parameters: Parameters | None, **vectors: ArrayLike | None) -> tuple[Values, list[jax.Array]]:
         """Bring all arguments to one dtype, fill in what is not given, and check sizes."""

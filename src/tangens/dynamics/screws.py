@@ -1,0 +1,81 @@
+"""Motion of a tree of bodies as screws, in JAX: joint axes in the world, twists, and how both turn with q.
+
+A twist is (ω, v): angular velocity, and the velocity of the point of the body that passes the world's origin. A wrench
+is (τ, f): torque about the origin, and force. With S the axes of all degrees of freedom, a body's twist is the sum of
+S·v over the degrees of freedom that carry it, and a wrench on it asks of each of them the joint force S·(τ, f).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Screws(NamedTuple):
+    """Where bodies and joint axes are, in one configuration."""
+
+    position: jax.Array
+    """Of the bodies' frames [m], (nbody, 3)."""
+    rotation: jax.Array
+    """Of the bodies' frames, (nbody, 3, 3)."""
+    axes: jax.Array
+    """S: the twist of each degree of freedom's unit velocity, (nv, 6)."""
+
+
+class Carriage:
+    """Which degree of freedom carries which body, and which axis: fixed by the tree."""
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.body = model.dof_bodyid.copy()
+        self.joint = model.dof_jntid.copy()
+        kind = model.jnt_type[self.joint]
+        index = np.arange(model.nv) - model.jnt_dofadr[self.joint]
+        self.is_free, self.is_ball = kind == mujoco.mjtJoint.mjJNT_FREE, kind == mujoco.mjtJoint.mjJNT_BALL
+        self.turns = self.is_ball | (self.is_free & (index >= 3)) | (kind == mujoco.mjtJoint.mjJNT_HINGE)
+        self.index = np.where(self.is_free & (index >= 3), index - 3, index)  # which of three axes
+        self.bodies: NDArray[np.float64] = np.zeros((model.nbody, model.nv))
+        for body in range(model.nbody):
+            up = body
+            while up > 0:
+                self.bodies[body, self.body == up] = 1.0
+                up = model.body_parentid[up]
+        self.axes = self._carried_axes(model)
+
+    def _carried_axes(self, model: mujoco.MjModel) -> NDArray[np.float64]:
+        """[j, k] = 1 if the axis of k moves with the degree of freedom j."""
+        j, k = np.meshgrid(np.arange(model.nv), np.arange(model.nv), indexing="ij")
+        above = (self.bodies[self.body[k], j] > 0) & (self.joint[j] < self.joint[k])
+        same = self.joint[j] == self.joint[k]
+        # The axes of a quaternion turn with the body; those of a free joint's translation stay with the world.
+        quaternion = same & self.turns[k] & (self.is_free | self.is_ball)[k]
+        return np.where(above | quaternion, 1.0, 0.0)
+
+
+def cross(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return how the twist b changes as it is carried along by the twist a."""
+    return jnp.concatenate(
+        [jnp.cross(a[..., :3], b[..., :3]), jnp.cross(a[..., :3], b[..., 3:]) + jnp.cross(a[..., 3:], b[..., :3])], -1
+    )
+
+
+def axes_of(carriage: Carriage, xpos: jax.Array, xmat: jax.Array, xanchor: jax.Array, xaxis: jax.Array) -> jax.Array:
+    """Return S from what the kinematics say: frames of bodies, anchors and axes of joints."""
+    own = xmat[carriage.body]  # columns: the body's axes
+    quaternion = carriage.is_free | carriage.is_ball
+    body_axis = jnp.take_along_axis(own, jnp.asarray(carriage.index)[:, None, None].repeat(3, 1), axis=2)[:, :, 0]
+    world_axis = jnp.eye(3, dtype=xmat.dtype)[carriage.index]
+    direction = jnp.where(
+        (quaternion & carriage.turns)[:, None],
+        body_axis,
+        jnp.where(carriage.is_free[:, None], world_axis, xaxis[carriage.joint]),
+    )
+    anchor = jnp.where(carriage.is_free[:, None], xpos[carriage.body], xanchor[carriage.joint])
+    turns = jnp.asarray(carriage.turns)[:, None]
+    return jnp.concatenate(
+        [jnp.where(turns, direction, 0.0), jnp.where(turns, jnp.cross(anchor, direction), direction)], axis=1
+    )
