@@ -1,0 +1,32 @@
+"""Convex shapes as sets that scale, their sums and unions.
+
+>>> import tangens as tg
+>>> rounded = tg.geometry.MinkowskiSum(tg.geometry.box([0.2, 0.1, 0.1]), tg.geometry.sphere(0.02))
+>>> rounded.n_rows, rounded.n_inner
+(7, 3)
+"""
+
+from tangens.geometry.composites import Bundle, MinkowskiSum, Placed, parts
+from tangens.geometry.polytopes import PaddedPolytope, Polytope, box, corners
+from tangens.geometry.primitives import Capsule, Cone, Cylinder, Ellipsoid, HalfSpace, ellipsoid, sphere
+from tangens.geometry.shape import Shape, kind
+
+__all__ = [
+    "Bundle",
+    "Capsule",
+    "Cone",
+    "Cylinder",
+    "Ellipsoid",
+    "HalfSpace",
+    "MinkowskiSum",
+    "PaddedPolytope",
+    "Placed",
+    "Polytope",
+    "Shape",
+    "box",
+    "corners",
+    "ellipsoid",
+    "kind",
+    "parts",
+    "sphere",
+]
