@@ -22,6 +22,14 @@ from tangens.state import State
 
 if TYPE_CHECKING:
     from tangens import geometry
+else:
+
+    def __getattr__(name: str) -> Any:
+        """`tangens.geometry`, on its first use: it imports JAX."""
+        if name == "geometry":
+            return import_module("tangens.geometry")
+        raise AttributeError(f"module 'tangens' has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 
@@ -51,10 +59,3 @@ __all__ = [
     "optimize",
     "scenes",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`tangens.geometry`, on its first use: it imports JAX."""
-    if name == "geometry":
-        return import_module("tangens.geometry")
-    raise AttributeError(f"module 'tangens' has no attribute {name!r}")

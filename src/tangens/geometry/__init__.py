@@ -6,7 +6,9 @@
 (7, 3)
 """
 
-from tangens.geometry.composites import Bundle, MinkowskiSum, Placed, parts
+from tangens.geometry.composites import Bundle, MinkowskiSum, Placed, centred, parts
+from tangens.geometry.geoms import from_geom, shapes_of
+from tangens.geometry.hulls import convex_hull
 from tangens.geometry.polytopes import PaddedPolytope, Polytope, box, corners
 from tangens.geometry.primitives import Capsule, Cone, Cylinder, Ellipsoid, HalfSpace, ellipsoid, sphere
 from tangens.geometry.shape import Shape, kind
@@ -24,9 +26,13 @@ __all__ = [
     "Polytope",
     "Shape",
     "box",
+    "centred",
+    "convex_hull",
     "corners",
     "ellipsoid",
+    "from_geom",
     "kind",
     "parts",
+    "shapes_of",
     "sphere",
 ]

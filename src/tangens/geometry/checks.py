@@ -5,6 +5,7 @@ Values can be judged only while they are known; inside `jit`, `vmap` and `grad`,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from tangens.errors import OptionError
 
+Numbers = ArrayLike | Sequence[Any]  # what a user may write for an array
+
 
 def known(value: Any) -> NDArray[np.floating[Any]] | None:
     """The numbers behind `value`, or None while JAX traces them."""
@@ -22,7 +25,7 @@ def known(value: Any) -> NDArray[np.floating[Any]] | None:
     return None if traced else np.asarray(value)
 
 
-def array(what: str, value: ArrayLike, ndim: int) -> jax.Array:
+def array(what: str, value: Numbers, ndim: int) -> jax.Array:
     """`value` as a finite floating-point array with `ndim` axes. `what` names it in errors."""
     wanted = ("a number", "a vector", "a matrix")[ndim]
     try:
@@ -37,7 +40,7 @@ def array(what: str, value: ArrayLike, ndim: int) -> jax.Array:
     return out.astype(jnp.result_type(out, float))
 
 
-def positive(what: str, value: ArrayLike, ndim: int = 0) -> jax.Array:
+def positive(what: str, value: Numbers, ndim: int = 0) -> jax.Array:
     """The same, with all entries above 0."""
     out = array(what, value, ndim)
     numbers = known(value)

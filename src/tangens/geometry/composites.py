@@ -9,22 +9,24 @@ from typing import NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from tangens.errors import OptionError
-from tangens.geometry.checks import array, known
+from tangens.geometry.checks import Numbers, array, known
 from tangens.geometry.shape import Shape, pytree
 
 
 @pytree
 class Placed(Shape):
-    """A shape seen from another frame. It scales about the origin of the new frame, and so does its position."""
+    """A shape seen from another frame. It scales about the origin of the new frame, and so does its position.
+
+    Where the new origin is outside the shape, some points are in none of the scaled shapes: see `centred`.
+    """
 
     shape: Shape
     position: jax.Array  # of the shape's origin in the new frame [m], (dim,)
     rotation: jax.Array  # columns: the shape's axes in the new frame, (dim, dim)
 
-    def __init__(self, shape: Shape, position: ArrayLike, rotation: ArrayLike | None = None) -> None:
+    def __init__(self, shape: Shape, position: Numbers, rotation: Numbers | None = None) -> None:
         dim = _is_shape("Placed", shape).dim
         x = array("Placed position", position, 1)
         R = array("Placed rotation", np.eye(dim, dtype=x.dtype) if rotation is None else rotation, 2)
@@ -172,6 +174,12 @@ def parts(shape: Shape) -> tuple[Shape, ...]:
             return tuple(MinkowskiSum(a, b) for a in parts(shape.first) for b in parts(shape.second))
         case _:
             return (_is_shape("parts", shape),)
+
+
+def centred(shape: Shape) -> tuple[Shape, jax.Array]:
+    """The shape as seen from its centre, about which it can grow to reach any point, and the centre [m], (dim,)."""
+    centre = shape.centre
+    return (Placed(shape, -centre) if isinstance(shape, Placed | MinkowskiSum) else shape), centre
 
 
 def _is_shape(what: str, shape: object) -> Shape:

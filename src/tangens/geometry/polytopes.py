@@ -8,11 +8,10 @@ from math import comb
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from tangens.errors import OptionError
-from tangens.geometry.checks import array, dimension, known, positive
+from tangens.geometry.checks import Numbers, array, dimension, known, positive
 from tangens.geometry.shape import Shape, pytree, within
 
 _MOST_SUBSETS = 5000  # sets of faces that are searched for corners while numbers are unknown
@@ -25,7 +24,7 @@ class Polytope(Shape):
     A: jax.Array  # outward unit normals, (n_rows, dim)
     b: jax.Array  # distances of the faces from the origin [m], (n_rows,)
 
-    def __init__(self, A: ArrayLike, b: ArrayLike) -> None:
+    def __init__(self, A: Numbers, b: Numbers) -> None:
         A, b = _faces("Polytope", A, b)
         self._set(A=A, b=b)
 
@@ -55,7 +54,7 @@ class PaddedPolytope(Shape):
     b: jax.Array  # distances of the unpadded faces from the origin [m], (faces,)
     radius: jax.Array  # [m]
 
-    def __init__(self, A: ArrayLike, b: ArrayLike, radius: ArrayLike) -> None:
+    def __init__(self, A: Numbers, b: Numbers, radius: Numbers) -> None:
         A, b = _faces("PaddedPolytope", A, b)
         self._set(A=A, b=b, radius=positive("PaddedPolytope radius", radius))
 
@@ -86,14 +85,14 @@ class PaddedPolytope(Shape):
         return jnp.min(self.b) + self.radius
 
 
-def box(half_sizes: ArrayLike) -> Polytope:
+def box(half_sizes: Numbers) -> Polytope:
     """A box with its faces across the axes of the frame; two half sizes [m] make a rectangle."""
     half = positive("box half_sizes", half_sizes, 1)
     sides = np.eye(half.size)
     return Polytope(np.concatenate([sides, -sides]).astype(half.dtype), jnp.concatenate([half, half]))
 
 
-def corners(A: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+def corners(A: Numbers, b: Numbers) -> NDArray[np.float64]:
     """The corners of A p <= b [m], shape (n, dim), where b > 0. OptionError if there is no end to it.
 
     By polarity: the faces of the convex hull of all a/b are the corners, and the hull holds the origin if they are all.
@@ -112,7 +111,7 @@ def corners(A: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(-normals / offsets[:, None])
 
 
-def _faces(what: str, A: ArrayLike, b: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def _faces(what: str, A: Numbers, b: Numbers) -> tuple[jax.Array, jax.Array]:
     """Unit normals and distances of the faces A p <= b, once they are known to enclose the origin."""
     normals, distances = array(f"{what} A", A, 2), positive(f"{what} b", b, 1)
     dimension(what, normals.shape[1])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from tangens.errors import OptionError
-from tangens.geometry.checks import array, dimension, known, positive
+from tangens.geometry.checks import Numbers, array, dimension, known, positive
 from tangens.geometry.shape import Shape, pytree, static, within
 
 
@@ -18,7 +17,7 @@ class HalfSpace(Shape):
 
     normal: jax.Array  # unit length, points out of the solid, (dim,)
 
-    def __init__(self, normal: ArrayLike) -> None:
+    def __init__(self, normal: Numbers) -> None:
         a = array("HalfSpace normal", normal, 1)
         dimension("HalfSpace", a.size)
         numbers = known(normal)
@@ -50,7 +49,7 @@ class Ellipsoid(Shape):
 
     E: jax.Array  # [1/m], (dim, dim)
 
-    def __init__(self, E: ArrayLike) -> None:
+    def __init__(self, E: Numbers) -> None:
         matrix = array("Ellipsoid E", E, 2)
         if matrix.shape[0] != matrix.shape[1]:
             raise OptionError(f"Ellipsoid E must be square; got shape {matrix.shape}")
@@ -80,12 +79,12 @@ class Ellipsoid(Shape):
         return 1 / jnp.linalg.svdvals(self.E)[0]
 
 
-def ellipsoid(semi_axes: ArrayLike) -> Ellipsoid:
+def ellipsoid(semi_axes: Numbers) -> Ellipsoid:
     """An ellipsoid with its axes along those of the frame; two semi-axes [m] make an ellipse."""
     return Ellipsoid(jnp.diag(1 / positive("ellipsoid semi_axes", semi_axes, 1)))
 
 
-def sphere(radius: ArrayLike, dim: int = 3) -> Ellipsoid:
+def sphere(radius: Numbers, dim: int = 3) -> Ellipsoid:
     """A ball, or a disc in the plane."""
     R = positive("sphere radius", radius)
     return Ellipsoid(jnp.eye(dimension("sphere", dim), dtype=R.dtype) / R)
@@ -99,7 +98,7 @@ class Capsule(Shape):
     half_length: jax.Array  # [m], without the round ends
     dim: int = static(3)
 
-    def __init__(self, radius: ArrayLike, half_length: ArrayLike, dim: int = 3) -> None:
+    def __init__(self, radius: Numbers, half_length: Numbers, dim: int = 3) -> None:
         self._set(
             radius=positive("Capsule radius", radius),
             half_length=positive("Capsule half_length", half_length),
@@ -138,7 +137,7 @@ class Cylinder(Shape):
     half_length: jax.Array  # [m]
     dim: int = static(3)
 
-    def __init__(self, radius: ArrayLike, half_length: ArrayLike, dim: int = 3) -> None:
+    def __init__(self, radius: Numbers, half_length: Numbers, dim: int = 3) -> None:
         self._set(
             radius=positive("Cylinder radius", radius),
             half_length=positive("Cylinder half_length", half_length),
@@ -172,7 +171,7 @@ class Cone(Shape):
     half_angle: jax.Array  # between axis and side [rad], in (0, π/2)
     dim: int = static(3)
 
-    def __init__(self, height: ArrayLike, half_angle: ArrayLike, dim: int = 3) -> None:
+    def __init__(self, height: Numbers, half_angle: Numbers, dim: int = 3) -> None:
         angle = positive("Cone half_angle", half_angle)
         numbers = known(half_angle)
         if numbers is not None and numbers >= np.pi / 2:
