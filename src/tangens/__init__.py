@@ -9,6 +9,9 @@
 (6, 6)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tangens import optimize, scenes
 from tangens.contact import CONTACT_MODELS, ContactModel, Lcp, Ncp, Smoothed
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
@@ -16,6 +19,17 @@ from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, T
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
+
+if TYPE_CHECKING:
+    from tangens import geometry
+else:
+
+    def __getattr__(name: str) -> Any:
+        """`tangens.geometry`, on its first use: it imports JAX."""
+        if name == "geometry":
+            return import_module("tangens.geometry")
+        raise AttributeError(f"module 'tangens' has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 
@@ -40,6 +54,7 @@ __all__ = [
     "StateError",
     "Step",
     "Trajectory",
+    "geometry",
     "load",
     "optimize",
     "scenes",
