@@ -65,7 +65,9 @@ def initial(dynamics, problem: Problem, start_gap=0.1) -> Iterate:
         (x1, R1), (x2, R2) = _places(data, bodies)
         E = embed(data.shape1.dim)
         g1, g2 = data.shape1.girth, data.shape2.girth
-        p = x1 + (x2 - x1) * g1 / (g1 + g2)
+        a1 = x1 + R1 @ E @ data.shape1.core(E.T @ R1.T @ (x2 - x1))
+        a2 = x2 + R2 @ E @ data.shape2.core(E.T @ R2.T @ (x1 - x2))
+        p = a1 + (a2 - a1) * g1 / (g1 + g2)
         p1, p2 = E.T @ R1.T @ (p - x1), E.T @ R2.T @ (p - x2)
         alpha = 1.2 * jnp.maximum(1.0, jnp.maximum(jnp.sqrt(p1 @ p1) / jnp.maximum(g1, 1e-9) * (g1 > 0), jnp.sqrt(p2 @ p2) / jnp.maximum(g2, 1e-9) * (g2 > 0)))
         e1, e2 = data.shape1.inner_guess(p1, alpha), data.shape2.inner_guess(p2, alpha)
@@ -83,11 +85,37 @@ def initial(dynamics, problem: Problem, start_gap=0.1) -> Iterate:
     return Iterate(v, tuple(jax.vmap(one)(g) for g in problem.groups))
 
 
+SHRINK = 0.8 ** jnp.arange(16)
+NEAR = 0.02
+BEND = 0.5
+
+
+def worst(u: Unknowns) -> tuple[Array, Array, int]:
+    """Smallest and summed complementarity products of a pair."""
+    p = products(u)
+    det = (u.load**2 - u.grip @ u.grip) * (u.rate**2 - u.slip @ u.slip)
+    cone = det / p.cone[0]
+    return jnp.minimum(jnp.minimum(jnp.min(p.rows), p.push), cone), jnp.sum(p.rows) + p.push + p.cone[0]
+
+
+def centred(x, ch, t):
+    """The largest of some shares of a step that stays near the central path."""
+    def quality(share):
+        low, total, n = jnp.inf, 0.0, 0
+        for u, c in zip(x.pairs, ch):
+            a, b = jax.vmap(worst)(jax.vmap(moved, (0, 0, None))(u, c, share * t))
+            low, total, n = jnp.minimum(low, jnp.min(a)), total + jnp.sum(b), n + a.size * (u.slack.shape[1] + 2)
+        return low / (total / n)
+    q = jax.vmap(quality)(SHRINK)
+    ok = q >= jnp.minimum(NEAR, 0.9 * quality(0.0))
+    return jnp.where(jnp.any(ok), SHRINK[jnp.argmax(ok)], SHRINK[jnp.argmax(q)])
+
+
 def parts(dynamics, problem: Problem, fraction=0.99):
     rho = problem.relaxation
 
     def norms(x, system):
-        eq = jnp.max(jnp.abs(system.residual))
+        eq = jnp.max(jnp.abs(system.residual)) / jnp.maximum(1.0, jnp.max(jnp.abs(problem.inertia @ (x.v - problem.v) / problem.timestep)))
         comp = jnp.zeros(())
         mu, count = jnp.zeros(()), 0
         for u, lin in zip(x.pairs, system.pairs):
@@ -117,12 +145,13 @@ def parts(dynamics, problem: Problem, fraction=0.99):
         after /= count
         sigma = jnp.clip((after - rho) / (mu - rho), 0, 1) ** 3
         aim = jnp.where(mu > rho, rho + sigma * (mu - rho), rho)
-        def goal(u, c, p):
+        def goal(u, c, p, t=t):
             bend = Target(c.slack * c.dual, c.push * c.gap, jordan(c.load, c.grip, c.rate, c.slip))
-            return jax.tree.map(lambda n, a, b: n - a - b, neutral(u, aim), p, bend)
+            return jax.tree.map(lambda n, a, b: n - a - jnp.clip(t**2 * jnp.maximum(1 - aim / mu, 0.0) * b, -BEND * aim, BEND * aim), neutral(u, aim), p, bend)
         targets = tuple(jax.vmap(goal)(u, c, p) for u, c, p in zip(x.pairs, aff, now))
         dv, ch = solve(problem, x, system, factor, residuals, targets)
         t = jnp.minimum(1.0, fraction * jnp.min(jnp.stack([jnp.min(jax.vmap(longest)(u, c)) for u, c in zip(x.pairs, ch)])))
+        t = t * centred(x, ch, t)
         return Iterate(x.v + t * dv, tuple(jax.vmap(moved, (0, 0, None))(u, c, t) for u, c in zip(x.pairs, ch))), (t, aim, mu)
 
     return advance, norms

@@ -38,6 +38,7 @@ class System(NamedTuple):
 
     residual: Array
     matrix: Array
+    turning: Array
     jacobian: Array
     twist_q: Array
     twist_v: Array
@@ -58,9 +59,7 @@ def twist_matrix(v: Array) -> Array:
 
 def dual_matrix(w: Array) -> Array:
     """Matrix of ξ ↦ how a wrench that is carried by ξ changes."""
-    def carry(e: Array) -> Array:
-        return jnp.concatenate([jnp.cross(e[:3], w[:3]) + jnp.cross(e[3:], w[3:]), jnp.cross(e[:3], w[3:])])
-    return jax.vmap(carry, out_axes=1)(jnp.eye(6))
+    return jax.vmap(lambda e: dual_cross(e, w), out_axes=1)(jnp.eye(6))
 
 
 def bodies_of(data: PairData, position, rotation, twist) -> Bodies:
@@ -101,9 +100,10 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
         pairs.append(u); lins.append(lin); ats.append(A)
     total = jnp.einsum("bk,bi->ki", mask, wrench)
     turning = jnp.einsum("jk,jki,ki->kj", carried, cross(S[:, None], S[None]), total)
-    matrix -= turning @ P
+    turning = -turning @ P
+    matrix += turning
     residual = problem.inertia @ (x.v - problem.v) / h - problem.force - jnp.einsum("bin,bi->n", J, wrench)
-    return System(residual, matrix, J, X, Z, tuple(lins), tuple(ats)), Iterate(x.v, tuple(pairs))
+    return System(residual, matrix, turning, J, X, Z, tuple(lins), tuple(ats)), Iterate(x.v, tuple(pairs))
 
 
 def unit_responses(data, u, lin):
@@ -126,24 +126,44 @@ def stiffness(p, twist, lin, R1, R2):
     return (jnp.concatenate([x1, x2]), jnp.concatenate([v1, v2])), A
 
 
-def solve(problem, x: Iterate, system: System, factor, residuals, targets):
-    """Newton direction for given residuals and targets."""
-    right = -residuals[0]
-    for data, u, lin, A, res, t in zip(problem.groups, x.pairs, system.pairs, system.at, residuals[1], targets):
-        _, w1, w2 = jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(data, u, lin, res, t, jnp.zeros(6), jnp.zeros(6))
-        J = system.jacobian
-        w1, w2 = jnp.einsum("kji,kj->ki", A, w1), jnp.einsum("kji,kj->ki", A, w2)
-        right += jnp.einsum("kin,ki->n", J[data.body1], w1) + jnp.einsum("kin,ki->n", J[data.body2], w2)
-    dv = jax.scipy.linalg.lu_solve(factor, right)
-    changes = []
+def solve(problem: Problem, x: Iterate, system: System, factor: Any, residuals: Any, targets: Any) -> tuple[Array, Any]:
+    """Newton's direction for given residuals and targets, refined once.
+
+    Sticking friction and closed contacts are stiff as 1/ρ. What rounding leaves of a force that they should balance is
+    worth a second solve at small ρ.
+    """
+    nothing = jnp.zeros_like(x.v)
+    _, given = _respond(problem, x, system, residuals[1], targets, nothing)
+    dv = jax.scipy.linalg.lu_solve(factor, given - residuals[0])
+    changes, given = _respond(problem, x, system, residuals[1], targets, dv)
+    left = given - residuals[0] - problem.inertia @ dv / problem.timestep - system.turning @ dv
+    again = jax.scipy.linalg.lu_solve(factor, left)
+    zero = jax.tree.map(jnp.zeros_like, (residuals[1], targets))
+    more, _ = _respond(problem, x, system, *zero, again)
+    return dv + again, jax.tree.map(jnp.add, changes, more)
+
+
+def _respond(problem: Problem, x: Iterate, system: System, residuals: Any, targets: Any, dv: Array) -> tuple[Any, Array]:
+    """Changes of all pairs' unknowns as the velocities change by dv, and of the joint forces of their wrenches."""
     xi, zeta = system.twist_q @ dv, system.twist_v @ dv
     twist = system.jacobian @ x.v
-    for data, u, lin, A, res, t in zip(problem.groups, x.pairs, system.pairs, system.at, residuals[1], targets):
+    changes, force = [], jnp.zeros_like(dv)
+    for data, u, lin, A, res, t in zip(problem.groups, x.pairs, system.pairs, system.at, residuals, targets, strict=True):
         a, b = data.body1, data.body2
+
         def one(data, u, lin, A, res, t, x1, x2, z1, z2, V):
-            d = A @ (x2 - x1)
-            nu = A @ (z2 - z1) - cross(A @ x1, A @ V)
-            c, *_ = respond(data, u, lin, res, t, d, nu)
-            return c._replace(point=c.point + (A @ x1)[3:])
-        changes.append(jax.vmap(one)(data, u, lin, A, res, t, xi[a], xi[b], zeta[a], zeta[b], twist[b] - twist[a]))
-    return dv, tuple(changes)
+            x1 = A @ x1
+            d, nu = A @ x2 - x1, A @ (z2 - z1) - cross(x1, A @ V)
+            change, w1, w2 = respond(data, u, lin, res, t, d, nu)
+            w1, w2 = w1 + dual_cross(x1, lin.wrench1), w2 + dual_cross(x1, lin.wrench2)
+            return change._replace(point=change.point + x1[3:]), A.T @ w1, A.T @ w2
+
+        change, w1, w2 = jax.vmap(one)(data, u, lin, A, res, t, xi[a], xi[b], zeta[a], zeta[b], twist[b] - twist[a])
+        force += jnp.einsum("kin,ki->n", system.jacobian[a], w1) + jnp.einsum("kin,ki->n", system.jacobian[b], w2)
+        changes.append(change)
+    return tuple(changes), force
+
+
+def dual_cross(x: Array, w: Array) -> Array:
+    """How a wrench changes that is carried along by the displacement x."""
+    return jnp.concatenate([jnp.cross(x[:3], w[:3]) + jnp.cross(x[3:], w[3:]), jnp.cross(x[:3], w[3:])])
