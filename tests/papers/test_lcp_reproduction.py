@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tangens import papers
+from tangens.papers import motions
 from tangens.papers.lcp import PARTS, bounces, drone, jumps, rollouts, time_to_loss
 from tangens.papers.poses import g1_crouching, g1_soles, heights, placed
 
@@ -60,6 +61,13 @@ class TestJumps:
 
 
 class TestRollouts:
+    def test_motors_without_rotors_get_them(self) -> None:
+        for name, added in (("half_cheetah", 0.0), ("go1", motions.ROTOR)):
+            bare = motions.robot(name)
+            change = motions.with_rotors(bare).parameters["armature"] - bare.parameters["armature"]
+            np.testing.assert_array_equal(change[:3], 0.0)  # the base has no motors
+            np.testing.assert_allclose(change[-bare.nu :], added)
+
     def test_steps_are_counted_by_what_solved_them(self) -> None:
         count = rollouts.tally("half_cheetah", 60)
         assert count["steps"] == 60

@@ -1,7 +1,8 @@
 """How a contact moves with its two geoms, by differences of MuJoCo's own collision detection: the last resort.
 
 `motion` knows contacts between faces, edges, corners and curved surfaces. Of some that MuJoCo adds to a patch it cannot
-say what they are made of; these are found again with one geom moved a little, six ways.
+say what they are made of; these are found again with one geom moved a little, six ways. A contact that jumps or bends
+there has no derivative by its bodies.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ Array = NDArray[np.float64]
 
 _STEP = 1e-6  # [m, rad]
 _NEAR = 1e-3  # a contact that moves further for such a step is another one [m]
+_BEND = 0.1  # by which its slopes to both sides may differ: less than jumps make, more than curvature and rounding do
 
 
 class DifferencedContacts:
@@ -25,7 +27,7 @@ class DifferencedContacts:
         self._m, self._d = m, mujoco.MjData(m)
 
     def response(self, q: Array, geom: tuple[int, int], index: int) -> Array | None:
-        """D (7, 6) as `contact_response` gives it, of the index-th contact of two geoms at q; None if it gets lost."""
+        """D (7, 6) as `contact_response` gives it, of the index-th contact of two geoms at q; None if it has none."""
         m, d = self._m, self._d
         d.qpos[:] = q
         mujoco.mj_kinematics(m, d)
@@ -47,6 +49,8 @@ class DifferencedContacts:
                 if end is None or np.abs(end[:3] - p).max() > _NEAR:
                     return None
                 ends.append(end)
+            if np.abs(ends[0] + ends[1] - 2.0 * here).max() > _BEND * _STEP:
+                return None
             change = (ends[0] - ends[1]) / (2.0 * _STEP)
             D[:3, k], D[3:6, k], D[6, k] = change[:3], np.cross(n, change[3:6]), change[6]
         return D

@@ -26,6 +26,7 @@ from tangens.collision.shapes import (
     ELLIPSOID,
     FACING,
     FEATURE,
+    MESH,
     PLANE,
     SPHERE,
     UNKNOWN,
@@ -70,6 +71,8 @@ def contact_response(
         x, y, z = p[0] - h * nx + s * f[0, 12], p[1] - h * ny + s * f[0, 13], p[2] - h * nz + s * f[0, 14]
         below = find_feature(geoms, hulls, geom[1], xpos, xmat, frame, x, y, z, -1.0, f[1])
         if FACING <= below < FACING + 2:
+            if zero % FACING == 1 and below == FACING + 1 and geoms[geom[1]].kind == MESH:
+                _choose_face(xpos[geom[1]], xmat[geom[1]], p[0] - h * nx, p[1] - h * ny, p[2] - h * nz, f)
             known = _clipped(frame, gap, zero % FACING, below % FACING, f, local)
             if known:
                 _to_world(frame, local, D)
@@ -315,6 +318,30 @@ def _corner(frame: Array, gap: float, face: int, zero: int, one: int, f: Array, 
 def _tilt(frame: Array, f: Array) -> float:
     """Cosine between the contact normal and that of the face of geom 0 (0 if it has none)."""
     return frame[0] * f[12] + frame[1] * f[13] + frame[2] * f[14]
+
+
+@numba.njit(cache=True)
+def _choose_face(xpos: Array, R: Array, x: float, y: float, z: float, f: Array) -> None:
+    """Let the first face at an edge of geom 0 be the one that MuJoCo clipped: its corner (x, y, z) fits no other.
+
+    Along the normal of that face, the corner is over the edge of geom 1.
+    """
+    best = np.inf
+    for start in (12, 15):
+        e, m = f[1, :3], f[0, start : start + 3]
+        k0, k1, k2 = e[1] * m[2] - e[2] * m[1], e[2] * m[0] - e[0] * m[2], e[0] * m[1] - e[1] * m[0]
+        length = math.sqrt(k0 * k0 + k1 * k1 + k2 * k2)
+        if length < 1e-9:
+            continue
+        q0, q1, q2 = x - xpos[0], y - xpos[1], z - xpos[2]
+        for i in range(3):  # seen from a point of the edge
+            c = f[1, 9 + i]
+            q0, q1, q2 = q0 - R[i] * c, q1 - R[3 + i] * c, q2 - R[6 + i] * c
+        off = abs(k0 * q0 + k1 * q1 + k2 * q2) / length
+        if start == 12:
+            best = off
+        elif off < best:
+            f[0, 12:15] = m
 
 
 @numba.njit(cache=True)

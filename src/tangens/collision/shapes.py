@@ -33,8 +33,9 @@ ALIGNED = 1e-6  # angle between normals that are the same
 _LOWEST = 2e-3  # angle by which MuJoCo may miss the line of a cylinder that a face touches
 _SIDES = 16  # MuJoCo clips the caps of cylinders as polygons with so many sides, the first corner on the x axis
 # Floats that describe a feature: two flats in the world, C in the contact's tangents (11, 12, 22), a point of a hull in
-# its own frame, the normal in the world of the face that holds the point and is turned most to the other shape (or 0).
-FEATURE = 15
+# its own frame, the normals in the world of the two faces that hold the point and are turned most to the other shape
+# (or 0; the second for meshes alone, whose faces may differ little).
+FEATURE = 18
 
 
 class Hulls(NamedTuple):
@@ -236,7 +237,7 @@ def _mesh(
     out: Array,
 ) -> int:  # fmt: skip
     """The nearest of corner, edge and face, within tolerance."""
-    reach, most = 0.0, -2.0
+    reach, most, next_most = 0.0, -2.0, -2.0
     flats, facing = UNKNOWN, 0
     for face in range(start, start + count):
         begin, end = hulls.first[face], hulls.first[face + 1]
@@ -252,8 +253,12 @@ def _mesh(
         flats = found
         toward = n[0] * mx + n[1] * my + n[2] * mz
         if toward > most:
-            most = toward
+            most, next_most = toward, most
+            out[15:18] = out[12:15]
             _normal(R, n[0], n[1], n[2], out)
+        elif toward > next_most:
+            next_most = toward
+            _normal(R, n[0], n[1], n[2], out[3:])
         if toward > 0.5:
             a, b, c = n[1] * mz - n[2] * my, n[2] * mx - n[0] * mz, n[0] * my - n[1] * mx
             if math.sqrt(a * a + b * b + c * c) < ALIGNED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +16,7 @@ from tangens.scene import Scene
 from tangens.simulate import Simulator
 
 Array = NDArray[np.float64]
+ROTOR = 0.01  # inertia of a motor and its gears, seen from the joint [kg·m²]: MuJoCo Menagerie's, for go1 and g1 alike
 
 
 def robot(name: str) -> Scene:
@@ -22,6 +24,18 @@ def robot(name: str) -> Scene:
     if robots.ROBOTS[name].package == "example-robot-data":
         return robots.get(name, ground=True, motors=True)
     return robots.get(name)
+
+
+def with_rotors(scene: Scene) -> Scene:
+    """The scene with rotors in motors that have none: URDF has no place for them.
+
+    Without them, torques that its motors have drive g1's ankles and wrists to 300 rad/s and more, ten times what they
+    are made for. There Euler's method becomes unstable, with and without contact, here and in MuJoCo.
+    """
+    m, armature = scene.shared_model, scene.parameters["armature"].copy()
+    driven = m.jnt_dofadr[m.actuator_trnid[m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT), 0]]
+    armature[driven] = np.where(armature[driven] == 0.0, ROTOR, armature[driven])
+    return scene.replace(armature=armature)
 
 
 def random_controls(scene: Scene, rng: np.random.Generator, hold: int = 1) -> Iterator[Array]:

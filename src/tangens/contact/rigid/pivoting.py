@@ -32,7 +32,7 @@ _AT_BOUND = 1e-9  # share of the bound's size
 _STILL = 1e-11  # a rate this small, relative to what moves it, is none
 _CORRECTIONS = 6  # of the places that a round of sweeps leads to
 _PIVOTS = 8  # for each row, before Dantzig's method counts as cycling
-_WORK = 1e9  # multiplications that its eliminations may take: no more pivots than that in a heap of contacts
+_WORK = 1e9  # multiplications for pivots, and as many again for the fallback: no step of a heap of contacts hangs
 
 
 class Box(NamedTuple):
@@ -58,8 +58,9 @@ def solve_boxes(
     error = residual(blocks, impulse, sigma)
     if error <= tolerance:
         return 0, error, GUESS
-    best, best_error = impulse.copy(), error
-    for pivot in range(_CORRECTIONS):  # all rows that are in the wrong place at once: quick, but it may cycle
+    best, best_error, elimination = impulse.copy(), error, 1.0 + n**3
+    corrections = min(_CORRECTIONS, 1 + int(_WORK / elimination))
+    for pivot in range(corrections):  # all rows that are in the wrong place at once: quick, but it may cycle
         _places_by_probe(blocks, impulse, sigma, places)
         _settle(G, g, box, places, impulse)
         velocity(G, g, impulse, sigma)
@@ -74,12 +75,13 @@ def solve_boxes(
         if not best_error <= error:
             best_error = error
             best[:] = impulse
-    taken, sweeps, swept = abs(taken), 16, np.zeros(n)
-    while not best_error <= tolerance and taken < iterations:
+    taken, sweeps, swept, work = abs(taken), 16, np.zeros(n), 0.0
+    while not best_error <= tolerance and taken < iterations and work < _WORK:
         velocity(G, g, swept, sigma)
         taken += gauss_seidel(G, blocks, swept, sigma, sweeps, 0.1 * tolerance)
         impulse[:] = swept
-        for _ in range(_CORRECTIONS):
+        work += corrections * elimination + sweeps * n**2
+        for _ in range(corrections):
             velocity(G, g, impulse, sigma)
             error = residual(blocks, impulse, sigma)
             if not best_error <= error:

@@ -54,7 +54,7 @@ Records = NDArray[np.void]
 
 _IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
 _FASTEST = 1e8  # a velocity beyond this comes of a motion that diverged [m/s, rad/s]
-_ROUNDS = 50  # each lets at least one more constraint in
+_ROUNDS = 20  # each lets at least one more constraint in, the last one all of them
 _TOUCHING = 1e-6  # [m]
 _WORTH_BLAS = 1000  # numbers in the rows
 
@@ -96,8 +96,8 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
     for attempt in range(2):
         patient = attempt == 1 or options[CORRECTION] == 0.0
         budget = int(options[ITERATIONS]) if patient else min(_IMPATIENCE, int(options[ITERATIONS]))
-        _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits)
-        for _ in range(_ROUNDS):
+        _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits, False)
+        for turn in range(_ROUNDS):
             nb, n = build_rows(
                 dofs, bodies, specs, entries, geoms, options, cdof, com, xpos, xquat, q, limits, guess, contacts,
                 blocks, w.J, w.g, w.rate, w.impulse,
@@ -115,7 +115,8 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
             _keep(blocks[:nb], nc, w.impulse, guess)
             if nc > 0:
                 spread(dofs, cdof, v_next, before, after)
-            if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits) == 0:
+            everyone = turn == _ROUNDS - 2
+            if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits, everyone) == 0:
                 break
         if error <= options[TOLERANCE] or patient:
             break
@@ -158,10 +159,10 @@ def _free_velocity(
 @numba.njit(cache=True, error_model="numpy")
 def _choose(
     bodies: Records, geoms: Records, specs: Records, entries: Records, com: Array, after: Array, q: Array,
-    v_next: Array, options: Array, contacts: Records, limits: IntArray,
+    v_next: Array, options: Array, contacts: Records, limits: IntArray, everyone: bool,
 ) -> int:  # fmt: skip
-    """Let contacts and limits that v⁺ violates take part; returns how many are new."""
-    joined, slack = 0, -options[TOLERANCE]
+    """Let contacts and limits that v⁺ violates take part, or all of them; returns how many are new."""
+    joined, slack = 0, math.inf if everyone else -options[TOLERANCE]
     for c in range(contacts.shape[0]):
         if not contacts[c].chosen and normal_velocity(bodies, geoms, com, after, contacts[c]) < slack:
             contacts[c].chosen, joined = 1, joined + 1

@@ -1,7 +1,7 @@
 """Robots under random controls.
 
 Does every step have an answer, does it say so where it is a poor one, and how often is the guess from the step before
-right?
+right? Motors have rotors, see `with_rotors`: what is asked is about contact, not about Euler's method.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from tangens.contact import Lcp
 from tangens.errors import Error
-from tangens.papers.motions import random_motion, robot
+from tangens.papers.motions import random_motion, robot, with_rotors
 from tangens.papers.rows import Row, at_most, info
 from tangens.report import new_figure, save_figure
 from tangens.simulate import Simulator
@@ -40,8 +40,9 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
 
 
 def tally(name: str, steps: int) -> Counter[str]:
-    """Methods and failures along motions of one robot."""
-    simulator, rng, count = Simulator(robot(name), contact=Lcp()), np.random.default_rng(0), Counter[str]()
+    """Methods and failures along motions of one robot; one that cannot go on is lost, and the next one starts."""
+    scene, rng, count = with_rotors(robot(name)), np.random.default_rng(0), Counter[str]()
+    simulator = Simulator(scene, contact=Lcp())
     while count["steps"] < steps:
         try:
             for report in random_motion(simulator, min(_LENGTH, steps - count["steps"]), rng):
