@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tangens import optimize, scenes
-from tangens.contact import CONTACT_MODELS, ContactModel, Lcp, Ncp, Smoothed
+from tangens.contact import CONTACT_MODELS, Bilevel, ContactModel, Lcp, Ncp, SingleLevel, Smoothed
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CONTACT_MODELS",
+    "Bilevel",
     "ContactModel",
     "Contacts",
     "Error",
@@ -47,6 +48,7 @@ __all__ = [
     "Scene",
     "SceneError",
     "Simulator",
+    "SingleLevel",
     "Smoothed",
     "SolverError",
     "SolverReport",

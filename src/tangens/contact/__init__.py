@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 
 from tangens.contact.base import ContactModel, Engine
+from tangens.contact.bilevel import Bilevel
 from tangens.contact.free import ContactFree
 from tangens.contact.lcp import Lcp
 from tangens.contact.ncp import Ncp
+from tangens.contact.single_level import SingleLevel
 from tangens.contact.smoothed import Smoothed
 from tangens.errors import OptionError
 
-__all__ = ["CONTACT_MODELS", "ContactModel", "Engine", "Lcp", "Ncp", "Smoothed", "contact_model"]
+__all__ = ["CONTACT_MODELS", "Bilevel", "ContactModel", "Engine", "Lcp", "Ncp", "SingleLevel", "Smoothed", "contact_model"]
 
-_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp)}
+_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel)}
 
 CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
 """Names that `Simulator(scene, contact=...)` understands."""

@@ -33,6 +33,9 @@ class HalfSpace(Shape):
     def n_rows(self) -> int:
         return 1
 
+    def core(self, p: jax.Array) -> jax.Array:
+        return p - self.normal * (self.normal @ p)
+
     def rows(self, p: jax.Array, alpha: jax.Array, inner: jax.Array) -> jax.Array:
         return jnp.vdot(self.normal, p)[None]
 

@@ -55,6 +55,11 @@ class Shape(ABC):
         """A point in the middle of the shape [m], shape (dim,)."""
         return jnp.zeros(self.dim, jnp.result_type(*jax.tree.leaves(self)))
 
+    def core(self, p: jax.Array) -> jax.Array:
+        """Return a point in the middle of the shape, as near to p as that can be [m], shape (dim,)."""
+        del p
+        return self.centre
+
     @property
     def reach(self) -> jax.Array:
         """Radius [m] of a ball about the origin that contains the shape; no derivative flows."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -20,6 +20,9 @@ from tangens.scene.support import element_name
 from tangens.scene.validate import check_model
 from tangens.state import State, as_vector
 
+if TYPE_CHECKING:
+    from tangens.geometry import Shape
+
 Array = NDArray[np.float64]
 _OBJ = mujoco.mjtObj
 
@@ -30,8 +33,17 @@ class Scene:
     Scenes come from `tangens.load` and `tangens.scenes`.
     """
 
-    def __init__(self, model: mujoco.MjModel, *, restitution: Array | None = None, source: str = "MjModel") -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        restitution: Array | None = None,
+        source: str = "MjModel",
+        shapes: Mapping[str, Shape] | None = None,
+    ) -> None:
         self._model = model
+        self.shapes: Mapping[str, Shape] = MappingProxyType(dict(shapes or {}))
+        """Shapes of `tangens.geometry` that stand in for geoms, by the geom's name."""
         self._restitution = _declared_restitution(model, source) if restitution is None else restitution
         self.source = source
         """Where the scene came from: a path, or what kind of object."""
@@ -145,7 +157,20 @@ class Scene:
         if {"mass", "com", "inertia", "armature", "placement"} & set(parameters):
             _refresh_constants(model)
         check_model(model, file=self.source)
-        return Scene(model, restitution=restitution, source=self.source)
+        return Scene(model, restitution=restitution, source=self.source, shapes=self.shapes)
+
+    def with_shapes(self, shapes: Mapping[str, Shape]) -> Scene:
+        """A new scene in which geoms, named here, have shapes that MJCF cannot describe, in the geom's frame.
+
+        For models that work on convex shapes ("single-level", "bilevel"). Planar shapes lie in the plane x-z; then all
+        that can touch must be planar. What a geom weighs and how it looks stays as it is.
+        """
+        for name in shapes:
+            if name not in self.geom_names:
+                known = ", ".join(repr(n) for n in self.geom_names if n) or "none"
+                raise OptionError(f"the scene has no geom {name!r}. Named geoms: {known}")
+        both = {**self.shapes, **shapes}
+        return Scene(self._model, restitution=self._restitution, source=self.source, shapes=both)
 
     def _row_index(self, name: str, value: object, owner: mujoco.mjtObj | None) -> Any:
         return row_index(self._model, name, owner) if isinstance(value, Mapping) else None

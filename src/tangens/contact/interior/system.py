@@ -1,4 +1,11 @@
-"""All pairs of a scene and its bodies: one Newton system of the size of the velocities."""
+"""A step as equations: all bodies, all pairs and joint limits, and Newton's system of the size of the velocities.
+
+    M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of limits),      q⁺ = q ⊕ h·v⁺
+
+Contact is judged where the step ends, at q⁺. The unknowns of a pair touch the rest by the frames and twists of two bodies
+only, so Newton's matrix is an arrow: each pair is eliminated on its own, all pairs of a kind at once, and what it adds
+to the velocities' system is one block. The axes of joints turn as q⁺ changes; `turning` is what that does to the forces.
+"""
 
 from __future__ import annotations
 
@@ -6,164 +13,289 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import lu_solve
 
-from tangens.contact.interior.pair import Bodies, Change, Linear, PairData, Residual, Target, Unknowns, aligned, linearise, respond
-from tangens.dynamics.screws import cross
+from tangens.collision.growth import Place
+from tangens.contact.interior.pair import (
+    Bodies,
+    Linear,
+    Pair,
+    Products,
+    Residual,
+    Unknowns,
+    aligned,
+    linearise,
+    products,
+    residual,
+    respond,
+)
+from tangens.dynamics.screws import Screws, cross
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 
 Array = jax.Array
 
 
+class Limits(NamedTuple):
+    """Bounds of joints: sign·(q − bound) ≥ 0."""
+
+    q: Array
+    """Index of the coordinate."""
+    v: Array
+    sign: Array
+    bound: Array
+
+
 class Problem(NamedTuple):
-    """One step: where the scene is, and what pulls on it."""
+    """One step to take."""
 
     q: Array
     v: Array
     inertia: Array
     force: Array
-    groups: tuple[PairData, ...]
-    sharpness: Array
-    relaxation: Array
+    groups: tuple[Pair, ...]
+    """Pairs of one kind each, stacked."""
+    limits: Limits
     timestep: Array
+    relaxation: Array
+    """ρ [J]."""
+    detection: Array
+    """ρ of the growth problems: the same, but for the bilevel method."""
+    sharpness: Array
+    """Objective of a growth problem over its length [N]."""
+
+
+class Stop(NamedTuple):
+    """Unknowns of joint limits."""
+
+    push: Array
+    gap: Array
 
 
 class Iterate(NamedTuple):
+    """All unknowns of a step, or a change of them."""
+
     v: Array
     pairs: tuple[Unknowns, ...]
+    limits: Stop
+
+
+class Left(NamedTuple):
+    """What is left of all equations."""
+
+    v: Array
+    pairs: tuple[Residual, ...]
+    limits: Array
+
+
+class Goals(NamedTuple):
+    """Complementarity products, or by how much to change them."""
+
+    pairs: tuple[Products, ...]
+    limits: Array
 
 
 class System(NamedTuple):
     """Newton's equations at an iterate."""
 
-    residual: Array
+    left: Left
     matrix: Array
     turning: Array
     jacobian: Array
-    twist_q: Array
-    twist_v: Array
+    """Twist of each body by v⁺, (nbody, 6, nv)."""
+    moves: Array
+    """Displacement of each body by v⁺."""
+    twists: Array
+    """Twist of each body by v⁺, counting that its axes turn."""
     pairs: tuple[Linear, ...]
-    at: tuple[Array, ...]
+    lifts: tuple[Array, ...]
 
 
 def lift(p: Array) -> Array:
-    """A: a twist about the origin as (ω, velocity at p)."""
-    one, zero = jnp.eye(3), jnp.zeros((3, 3))
-    return jnp.block([[one, zero], [jnp.cross(jnp.eye(3), p).T, one]])
-
-
-def twist_matrix(v: Array) -> Array:
-    """Matrix of ξ ↦ cross(ξ, v)."""
-    return jax.vmap(lambda e: cross(e, v), out_axes=1)(jnp.eye(6))
-
-
-def dual_matrix(w: Array) -> Array:
-    """Matrix of ξ ↦ how a wrench that is carried by ξ changes."""
-    return jax.vmap(lambda e: dual_cross(e, w), out_axes=1)(jnp.eye(6))
-
-
-def bodies_of(data: PairData, position, rotation, twist) -> Bodies:
-    a, b = data.body1, data.body2
-    return Bodies(position[a], rotation[a], position[b], rotation[b], twist[a], twist[b])
-
-
-def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[System, Iterate]:
-    h, carriage = problem.timestep, dynamics.carriage
-    q = integrate(dynamics.layout, problem.q, h * x.v)
-    screws = dynamics.screws(q)
-    S, mask = screws.axes, jnp.asarray(carriage.bodies)
-    _, P = integrate_jacobians(dynamics.layout, problem.q, h * x.v)
-    P = h * P
-    J = mask[:, None, :] * S.T  # (B, 6, nv)
-    twist = J @ x.v
-    carried = jnp.asarray(carriage.axes)
-    later = jnp.einsum("jk,bk,ki->bji", carried, mask * x.v, S)
-    D = jnp.swapaxes(cross(jnp.broadcast_to(S, later.shape), later), 1, 2)
-    X, Z = J @ P, J + D @ P
-    nb = mask.shape[0]
-    wrench, matrix = jnp.zeros((nb, 6)), problem.inertia / h
-    pairs, lins, ats = [], [], []
-    for data, u in zip(problem.groups, x.pairs):
-        bodies = jax.vmap(bodies_of, (0, None, None, None))(data, screws.position, screws.rotation, twist)
-        frame, u = jax.vmap(aligned)(data, u, bodies)
-        shift = problem.relaxation * u.slack.shape[1] / problem.sharpness
-        lin = jax.vmap(linearise, (0, 0, 0, 0, None, None))(data, u, bodies, frame, problem.sharpness, shift)
-        units = jax.vmap(unit_responses)(data, u, lin)
-        K, A = jax.vmap(stiffness)(u.point, bodies.twist2 - bodies.twist1, lin, *units)
-        KX, KV = K
-        a, b = data.body1, data.body2
-        XX, ZZ = jnp.concatenate([X[a], X[b]], 1), jnp.concatenate([Z[a], Z[b]], 1)
-        change = KX @ XX + KV @ ZZ
-        matrix -= jnp.einsum("kin,kim->nm", jnp.concatenate([J[a], J[b]], 1), change)
-        w1, w2 = jnp.einsum("kji,kj->ki", A, lin.wrench1), jnp.einsum("kji,kj->ki", A, lin.wrench2)
-        wrench = wrench.at[a].add(w1).at[b].add(w2)
-        pairs.append(u); lins.append(lin); ats.append(A)
-    total = jnp.einsum("bk,bi->ki", mask, wrench)
-    turning = jnp.einsum("jk,jki,ki->kj", carried, cross(S[:, None], S[None]), total)
-    turning = -turning @ P
-    matrix += turning
-    residual = problem.inertia @ (x.v - problem.v) / h - problem.force - jnp.einsum("bin,bi->n", J, wrench)
-    return System(residual, matrix, turning, J, X, Z, tuple(lins), tuple(ats)), Iterate(x.v, tuple(pairs))
-
-
-def unit_responses(data, u, lin):
-    zero, none = jax.tree.map(jnp.zeros_like, lin.residual), Target(jnp.zeros_like(u.slack), jnp.zeros_like(u.push), jnp.zeros(1 + u.grip.shape[0]))
-    def one(e):
-        _, w1, w2 = respond(data, u, lin, zero, none, e[:6], e[6:])
-        return w1, w2
-    return jax.vmap(one, out_axes=1)(jnp.eye(12))
-
-
-def stiffness(p, twist, lin, R1, R2):
-    A = lift(p)
-    V = twist_matrix(A @ twist)
-    W1, W2 = dual_matrix(lin.wrench1), dual_matrix(lin.wrench2)
-    def by(R, W):
-        Rd, Rn = R[:, :6] @ A, R[:, 6:] @ A
-        first = -Rd - R[:, 6:] @ V @ A + W @ A
-        return jnp.concatenate([A.T @ first, A.T @ Rd], 1), jnp.concatenate([-A.T @ Rn, A.T @ Rn], 1)
-    (x1, v1), (x2, v2) = by(R1, W1), by(R2, W2)
-    return (jnp.concatenate([x1, x2]), jnp.concatenate([v1, v2])), A
-
-
-def solve(problem: Problem, x: Iterate, system: System, factor: Any, residuals: Any, targets: Any) -> tuple[Array, Any]:
-    """Newton's direction for given residuals and targets, refined once.
-
-    Sticking friction and closed contacts are stiff as 1/ρ. What rounding leaves of a force that they should balance is
-    worth a second solve at small ρ.
-    """
-    nothing = jnp.zeros_like(x.v)
-    _, given = _respond(problem, x, system, residuals[1], targets, nothing)
-    dv = jax.scipy.linalg.lu_solve(factor, given - residuals[0])
-    changes, given = _respond(problem, x, system, residuals[1], targets, dv)
-    left = given - residuals[0] - problem.inertia @ dv / problem.timestep - system.turning @ dv
-    again = jax.scipy.linalg.lu_solve(factor, left)
-    zero = jax.tree.map(jnp.zeros_like, (residuals[1], targets))
-    more, _ = _respond(problem, x, system, *zero, again)
-    return dv + again, jax.tree.map(jnp.add, changes, more)
-
-
-def _respond(problem: Problem, x: Iterate, system: System, residuals: Any, targets: Any, dv: Array) -> tuple[Any, Array]:
-    """Changes of all pairs' unknowns as the velocities change by dv, and of the joint forces of their wrenches."""
-    xi, zeta = system.twist_q @ dv, system.twist_v @ dv
-    twist = system.jacobian @ x.v
-    changes, force = [], jnp.zeros_like(dv)
-    for data, u, lin, A, res, t in zip(problem.groups, x.pairs, system.pairs, system.at, residuals, targets, strict=True):
-        a, b = data.body1, data.body2
-
-        def one(data, u, lin, A, res, t, x1, x2, z1, z2, V):
-            x1 = A @ x1
-            d, nu = A @ x2 - x1, A @ (z2 - z1) - cross(x1, A @ V)
-            change, w1, w2 = respond(data, u, lin, res, t, d, nu)
-            w1, w2 = w1 + dual_cross(x1, lin.wrench1), w2 + dual_cross(x1, lin.wrench2)
-            return change._replace(point=change.point + x1[3:]), A.T @ w1, A.T @ w2
-
-        change, w1, w2 = jax.vmap(one)(data, u, lin, A, res, t, xi[a], xi[b], zeta[a], zeta[b], twist[b] - twist[a])
-        force += jnp.einsum("kin,ki->n", system.jacobian[a], w1) + jnp.einsum("kin,ki->n", system.jacobian[b], w2)
-        changes.append(change)
-    return tuple(changes), force
+    """The matrix that takes a twist about the origin to (ω, velocity at p); its transpose brings wrenches back."""
+    return jnp.eye(6).at[3:, :3].set(jnp.cross(jnp.eye(3), p).T)
 
 
 def dual_cross(x: Array, w: Array) -> Array:
     """How a wrench changes that is carried along by the displacement x."""
     return jnp.concatenate([jnp.cross(x[:3], w[:3]) + jnp.cross(x[3:], w[3:]), jnp.cross(x[:3], w[3:])])
+
+
+def bodies_of(pair: Pair, screws: Screws, twist: Array) -> Bodies:
+    """The two bodies of a pair."""
+    a, b = pair.body1, pair.body2
+    place1, place2 = (Place(screws.position[i], screws.rotation[i]) for i in (a, b))
+    return Bodies(place1, place2, twist[a], twist[b])
+
+
+def all_bodies(group: Pair, screws: Screws, twist: Array) -> Bodies:
+    """The bodies of all pairs of a group."""
+    return jax.vmap(bodies_of, (0, None, None))(group, screws, twist)
+
+
+def shift_of(problem: Problem, x: Unknowns) -> Array:
+    """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
+    return problem.detection * x.growth.slack.shape[-1] / problem.sharpness
+
+
+def goals(x: Iterate) -> Goals:
+    """The complementarity products of an iterate."""
+    return Goals(tuple(jax.vmap(products)(u) for u in x.pairs), x.limits.push * x.limits.gap)
+
+
+def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[Screws, Array, Array]:
+    """Axes at q⁺, the Jacobian of all bodies' twists, and the twists."""
+    screws = dynamics.screws(integrate(dynamics.layout, problem.q, problem.timestep * v))
+    jacobian = jnp.asarray(dynamics.carriage.bodies, v.dtype)[:, None, :] * screws.axes.T
+    return screws, jacobian, jacobian @ v
+
+
+def frames(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[tuple[Array, ...], Iterate]:
+    """Contact frames at an iterate in the axes of each pair's body 1, and the iterate with its tangents in them."""
+    screws, _, twist = kinematics(dynamics, problem, x.v)
+    inside, pairs = list[Array](), list[Unknowns]()
+    for group, u in zip(problem.groups, x.pairs, strict=True):
+        bodies = all_bodies(group, screws, twist)
+        frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
+        inside.append(jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame)
+        pairs.append(u_aligned)
+    return tuple(inside), x._replace(pairs=tuple(pairs))
+
+
+def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tuple[Array, ...]) -> Left:
+    """What is left of the equations at an iterate, as a plain function: what implicit derivatives differentiate."""
+    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
+    force, left = problem.force, list[Residual]()
+    for group, u, local in zip(problem.groups, x.pairs, inside, strict=True):
+        bodies = all_bodies(group, screws, twist)
+        frame = bodies.place1.rotation @ local
+        one = jax.vmap(residual, (0, 0, 0, 0, None, None))
+        rest, w1, w2 = one(group, u, bodies, frame, problem.sharpness, shift_of(problem, u))
+        force = force + _joint_forces(group, jacobian, jax.vmap(lift)(u.growth.point), w1, w2)
+        left.append(rest)
+    force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
+    return Left(problem.inertia @ (x.v - problem.v) / problem.timestep - force, tuple(left), _limit(problem, x))
+
+
+def _limit(problem: Problem, x: Iterate) -> Array:
+    end = problem.q[problem.limits.q] + problem.timestep * x.v[problem.limits.v]
+    return x.limits.gap - problem.limits.sign * (end - problem.limits.bound)
+
+
+def _joint_forces(group: Pair, jacobian: Array, lifts: Array, w1: Array, w2: Array) -> Array:
+    """Joint forces of wrenches about the contact points."""
+    wrench = jnp.zeros(jacobian.shape[:2], w1.dtype)
+    wrench = wrench.at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
+    wrench = wrench.at[group.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
+    return jnp.einsum("bin,bi->n", jacobian, wrench)
+
+
+def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[System, Iterate]:
+    """Newton's system at an iterate, and the iterate with its tangents brought in line."""
+    h, mask = problem.timestep, jnp.asarray(dynamics.carriage.bodies, x.v.dtype)
+    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
+    axes, carried = screws.axes, jnp.asarray(dynamics.carriage.axes, x.v.dtype)
+    path = h * integrate_jacobians(dynamics.layout, problem.q, h * x.v)[1]
+    later = jnp.einsum("jk,bk,ki->bji", carried, mask * x.v, axes)  # of each twist, what j carries along
+    turned = jnp.swapaxes(cross(jnp.broadcast_to(axes, later.shape), later), 1, 2)
+    moves, twists = jacobian @ path, jacobian + turned @ path
+
+    nb = len(mask)
+    wrench, stiff = jnp.zeros((nb, 6)), jnp.zeros((2, nb, nb, 6, 6))
+    force, pairs, left, linears, lifts = problem.force, list[Unknowns](), list[Residual](), list[Linear](), list[Array]()
+    for group, u in zip(problem.groups, x.pairs, strict=True):
+        bodies, a, b = all_bodies(group, screws, twist), group.body1, group.body2
+        frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
+        one = jax.vmap(linearise, (0, 0, 0, 0, None, None))
+        linear = one(group, u_aligned, bodies, frame, problem.sharpness, shift_of(problem, u))
+        at = jax.vmap(lift)(u.growth.point)
+        blocks = jax.vmap(_stiffness)(group, u_aligned, linear, at, bodies.twist2 - bodies.twist1)
+        for side, other, block in ((a, a, 0), (a, b, 1), (b, a, 2), (b, b, 3)):
+            stiff = stiff.at[:, side, other].add(jnp.swapaxes(blocks[:, block], 0, 1))
+        wrench = wrench.at[a].add(jnp.einsum("kji,kj->ki", at, linear.wrench1))
+        wrench = wrench.at[b].add(jnp.einsum("kji,kj->ki", at, linear.wrench2))
+        pairs.append(u_aligned)
+        left.append(linear.residual)
+        linears.append(linear)
+        lifts.append(at)
+
+    carried_wrench = jnp.einsum("bk,bi->ki", mask, wrench)
+    turning = -jnp.einsum("jk,jki,ki->kj", carried, cross(axes[:, None], axes[None]), carried_wrench) @ path
+    force = force + jnp.einsum("bin,bi->n", jacobian, wrench)
+    force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
+    wall = jnp.zeros_like(x.v).at[problem.limits.v].add(h * x.limits.push / x.limits.gap)
+    change = jnp.einsum("abij,bjn->ain", stiff[0], moves) + jnp.einsum("abij,bjn->ain", stiff[1], twists)
+    matrix = problem.inertia / h + jnp.diag(wall) + turning - jnp.einsum("bin,bim->nm", jacobian, change)
+    x = x._replace(pairs=tuple(pairs))
+    rest = Left(problem.inertia @ (x.v - problem.v) / h - force, tuple(left), _limit(problem, x))
+    return System(rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts)), x
+
+
+def _stiffness(pair: Pair, x: Unknowns, linear: Linear, at: Array, twist: Array) -> Array:
+    """How the wrenches on both bodies change with the bodies' displacements and twists, (4, 2, 6, 6).
+
+    First axis: on 1 by 1, on 1 by 2, on 2 by 1, on 2 by 2. Second: by displacement, by twist; all about the origin.
+    """
+    nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x)))
+
+    def unit_motion(e: Array) -> tuple[Array, Array]:
+        _, w1, w2 = respond(pair, x, linear, *nothing, e[:6], e[6:])
+        return w1, w2
+
+    blocks = []
+    carry = jax.vmap(lambda e: cross(e, at @ twist), out_axes=1)(jnp.eye(6))
+    for unit, wrench in zip(
+        jax.vmap(unit_motion, out_axes=1)(jnp.eye(12)), (linear.wrench1, linear.wrench2), strict=True
+    ):
+        by_move, by_twist = at.T @ unit[:, :6] @ at, at.T @ unit[:, 6:] @ at
+        # What moves with body 1 takes the relative twist and the wrench along.
+        along = jax.vmap(lambda e, w=wrench: dual_cross(e, w), out_axes=1)(jnp.eye(6))
+        own = at.T @ (along - unit[:, 6:] @ carry) @ at
+        blocks += [jnp.stack([own - by_move, -by_twist]), jnp.stack([by_move, by_twist])]
+    return jnp.stack(blocks)
+
+
+def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: Left, target: Goals) -> Iterate:
+    """Newton's step for what is left of the equations and a wanted change of the products, refined once.
+
+    Sticking friction and closed contacts are stiff as 1/ρ. At small ρ, what rounding leaves of the forces that have to
+    balance is worth a second solve.
+    """
+    _, given = _follow(problem, x, system, left, target, jnp.zeros_like(x.v))
+    dv = lu_solve(factor, given - left.v)
+    change, given = _follow(problem, x, system, left, target, dv)
+    missing = given - left.v - problem.inertia @ dv / problem.timestep - system.turning @ dv
+    again = lu_solve(factor, missing)
+    nothing = jax.tree.map(jnp.zeros_like, (left, target))
+    more, _ = _follow(problem, x, system, *nothing, again)
+    return jax.tree.map(jnp.add, change, more)
+
+
+def _follow(
+    problem: Problem, x: Iterate, system: System, left: Left, target: Goals, dv: Array
+) -> tuple[Iterate, Array]:
+    """How all unknowns follow a change of the velocities, and the change of joint forces that comes of it."""
+    moves, twists, twist = system.moves @ dv, system.twists @ dv, system.jacobian @ x.v
+    force, pairs = jnp.zeros_like(dv), list[Unknowns]()
+
+    def one(
+        pair: Pair, u: Unknowns, linear: Linear, at: Array, rest: Residual, goal: Products
+    ) -> tuple[Unknowns, Array, Array]:
+        a, b = pair.body1, pair.body2
+        own = at @ moves[a]
+        d, nu = at @ moves[b] - own, at @ (twists[b] - twists[a]) - cross(own, at @ (twist[b] - twist[a]))
+        change, w1, w2 = respond(pair, u, linear, rest, goal, d, nu)
+        grown = change.growth._replace(point=change.growth.point + own[3:])
+        return change._replace(growth=grown), w1 + dual_cross(own, linear.wrench1), w2 + dual_cross(own, linear.wrench2)
+
+    for group, u, linear, at, rest, goal in zip(
+        problem.groups, x.pairs, system.pairs, system.lifts, left.pairs, target.pairs, strict=True
+    ):
+        change, w1, w2 = jax.vmap(one)(group, u, linear, at, rest, goal)
+        force += _joint_forces(group, system.jacobian, at, w1, w2)
+        pairs.append(change)
+    limits = problem.limits
+    gap = -left.limits + limits.sign * problem.timestep * dv[limits.v]
+    push = (target.limits - x.limits.push * gap) / x.limits.gap
+    force = force.at[limits.v].add(limits.sign * push)
+    return Iterate(dv, tuple(pairs), Stop(push, gap)), force

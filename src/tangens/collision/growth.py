@@ -1,0 +1,262 @@
+"""The growth problem: by which factor must two convex shapes grow, or shrink, until they just touch?
+
+    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                                (paper 1, Eq. 14)
+
+α > 1 means apart, α < 1 overlapping. At the solution, p is where the scaled shapes touch, and λᵀ∂g/∂p of either shape,
+the sensitivity of α (Eq. 15), is the normal. Slacks s and duals λ follow λ∘s = ρ: a relaxation ρ rounds corners off and
+makes everything smooth. The objective counts `weight` times.
+
+The relaxed value is above the true α by at most (number of rows)·ρ/weight, the duality gap.
+
+Here is all that solvers need: a start, the equations, and their linearisation. How shape 2 moves against shape 1 enters
+as a displacement d = (rotation, translation at p), the rest is counted in the frame of shape 1: what moves with both
+shapes changes nothing. Positions of p are counted along and across the normal. Along a shared face, only forces of
+order ρ hold p, which would drown in the rounding of forces of order 1/ρ in any other frame.
+
+Derivatives flow to poses and shapes. `contact frames` are coordinates, not functions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+
+from tangens.geometry import Shape
+
+Array = jax.Array
+
+
+class Place(NamedTuple):
+    """Where a shape's frame is."""
+
+    position: Array
+    """In the world [m], (3,)."""
+    rotation: Array
+    """Columns: the frame's axes in the world, (3, 3)."""
+
+
+class Growth(NamedTuple):
+    """The unknowns."""
+
+    point: Array
+    """p [m], in the world, (3,)."""
+    scale: Array
+    """α."""
+    inner: Array
+    """ε of both shapes."""
+    slack: Array
+    """s [m]: of the rows of shape 1, of shape 2, and of α ≥ 0."""
+    dual: Array
+    """λ of the same rows."""
+
+
+class Linear(NamedTuple):
+    """The equations at an iterate, and their derivatives by y = (α, p in the contact frame, ε) and by d."""
+
+    frame: Array
+    """Columns: normal and tangents, (3, dim)."""
+    stationarity: Array
+    """What is left of ∂(weight·α + λᵀg)/∂y."""
+    rows: Array
+    """What is left of s + g."""
+    normal1: Array
+    """λᵀ∂g₁/∂p in the contact frame."""
+    normal2: Array
+    factor: Array
+    """Cholesky factor of the matrix of y, slacks and duals eliminated."""
+    rows_y: Array
+    rows_d: Array
+    mixed: Array
+    """Derivative of the stationarity by d, slacks and duals eliminated."""
+    bend1: Array
+    """Derivative of normal 1 by y, duals held."""
+    bend2: Array
+    bend2_d: Array
+
+
+class Change(NamedTuple):
+    """A Newton step, and how the normals react to it."""
+
+    y: Array
+    slack: Array
+    dual: Array
+    normal1: Array
+    normal2: Array
+
+
+def embedding(dim: int) -> Array:
+    """Return the columns that carry a shape's coordinates into space: all three, or x and z for planar shapes."""
+    return jnp.eye(3)[:, [0, 2]] if dim == 2 else jnp.eye(3)
+
+
+def local(place: Place, dim: int, point: Array) -> Array:
+    """Return a point of the world in the coordinates of a shape."""
+    return embedding(dim).T @ place.rotation.T @ (point - place.position)
+
+
+def unit(x: Array) -> Array:
+    """Return the direction of x; of a vector of zeros, zeros."""
+    return x / jnp.sqrt(x @ x + 1e-30)
+
+
+def frame_of(normal: Array, tangent: Array, dim: int) -> Array:
+    """Return a contact frame (3, dim): the normal, and in space the tangent nearest to the one given."""
+    if dim == 2:
+        n = unit(normal * jnp.array([1.0, 0.0, 1.0]))
+        return jnp.stack([n, jnp.stack([n[2], jnp.zeros_like(n[1]), -n[0]])], axis=1)
+    n = unit(normal)
+    t = tangent - n * (n @ tangent)
+    spare = jnp.eye(3)[jnp.argmin(jnp.abs(n))]  # where the tangent given is along the normal
+    t = unit(jnp.where(t @ t > 1e-8, t, spare - n * (n @ spare)))
+    return jnp.stack([n, t, jnp.cross(n, t)], axis=1)
+
+
+def length_of(shape1: Shape, shape2: Shape) -> Array:
+    """Return about how far the two surfaces move per unit of α [m]."""
+    return shape1.girth + shape2.girth
+
+
+def start(shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Array) -> Growth:
+    """Return a point inside both shapes, grown until it is, with all products λ·s alike."""
+    dim, k = shape1.dim, shape1.n_inner
+    E, g1, g2 = embedding(dim), shape1.girth, shape2.girth
+    a1 = place1.position + place1.rotation @ E @ shape1.core(local(place1, dim, place2.position))
+    a2 = place2.position + place2.rotation @ E @ shape2.core(local(place2, dim, place1.position))
+    point = a1 + (a2 - a1) * g1 / (g1 + g2)
+    p1, p2 = local(place1, dim, point), local(place2, dim, point)
+    # A shape contains a ball of its girth, so growing that ball to p is enough.
+    needed = [jnp.where(g > 0, jnp.sqrt(p @ p) / jnp.where(g > 0, g, 1.0), 0.0) for p, g in ((p1, g1), (p2, g2))]
+    scale = 1.2 * jnp.maximum(1.0, jnp.maximum(*needed))
+    inner = jnp.concatenate([shape1.inner_guess(p1, scale), shape2.inner_guess(p2, scale)])
+
+    def rows(scale: Array) -> Array:
+        return jnp.concatenate([shape1.rows(p1, scale, inner[:k]), shape2.rows(p2, scale, inner[k:]), -scale[None]])
+
+    value, slope = jax.jvp(rows, (scale,), (jnp.ones_like(scale),))
+    slack = jnp.maximum(-value, 0.1 * length_of(shape1, shape2))
+    return Growth(point, scale, inner, slack, weight / jnp.sum(-slope / slack) / slack)
+
+
+def normals(shape1: Shape, place1: Place, shape2: Shape, place2: Place, x: Growth) -> tuple[Array, Array]:
+    """Return λᵀ∂g/∂p of both shapes, in the world: opposite to each other at the solution."""
+    dim, k, m = shape1.dim, shape1.n_inner, shape1.n_rows
+    n1 = jax.grad(lambda p: x.dual[:m] @ shape1.rows(local(place1, dim, p), x.scale, x.inner[:k]))(x.point)
+    n2 = jax.grad(lambda p: x.dual[m:-1] @ shape2.rows(local(place2, dim, p), x.scale, x.inner[k:]))(x.point)
+    return n1, n2
+
+
+def linearise(
+    shape1: Shape, place1: Place, shape2: Shape, place2: Place, x: Growth, frame: Array, weight: Array
+) -> Linear:
+    """Evaluate the equations and their derivatives."""
+    dim, k, m = shape1.dim, shape1.n_inner, shape1.n_rows
+    n = slice(1, 1 + dim)
+
+    def rows1(y: Array) -> Array:
+        point = x.point + frame @ y[n]
+        return shape1.rows(local(place1, dim, point), x.scale + y[0], x.inner[:k] + y[1 + dim : 1 + dim + k])
+
+    def rows2(y: Array, d: Array) -> Array:
+        r = frame @ y[n]
+        point = x.point + r - d[3:] - jnp.cross(d[:3], r)
+        return shape2.rows(local(place2, dim, point), x.scale + y[0], x.inner[k:] + y[1 + dim + k :])
+
+    def slope1(y: Array) -> Array:
+        return jax.grad(lambda y: x.dual[:m] @ rows1(y))(y)
+
+    def slope2(y: Array, d: Array) -> Array:
+        return jax.grad(lambda y: x.dual[m:-1] @ rows2(y, d))(y)
+
+    y, d = jnp.zeros(1 + dim + x.inner.shape[0]), jnp.zeros(6)
+    scale = jnp.zeros_like(y).at[0].set(1.0)
+    by_y2, by_d2 = jax.jacfwd(rows2, (0, 1))(y, d)
+    rows_y = jnp.concatenate([jax.jacfwd(rows1)(y), by_y2, -scale[None]])
+    rows_d = jnp.zeros((len(rows_y), 6)).at[m:-1].set(by_d2)
+    s1, s2 = slope1(y), slope2(y, d)
+    h1, (h2, h2_d) = jax.jacfwd(slope1)(y), jax.jacfwd(slope2, (0, 1))(y, d)
+    stiff = (x.dual / x.slack)[:, None]
+    return Linear(
+        frame,
+        s1 + s2 + scale * (weight - x.dual[-1]),
+        x.slack + jnp.concatenate([rows1(y), rows2(y, d), -x.scale[None]]),
+        s1[n],
+        s2[n],
+        _cholesky(h1 + h2 + rows_y.T @ (stiff * rows_y)),
+        rows_y,
+        rows_d,
+        h2_d + rows_y.T @ (stiff * rows_d),
+        h1[n],
+        h2[n],
+        h2_d[n],
+    )
+
+
+def respond(
+    linear: Linear, x: Growth, stationarity: Array, rows: Array, target: Array, rows_of_1: int, d: Array
+) -> Change:
+    """Solve the linearised equations, what is left of them given, for a change of λ∘s by `target` and a motion d."""
+    m, n = rows_of_1, slice(1, 1 + linear.frame.shape[1])
+    pull = (target + x.dual * rows) / x.slack
+    y = cho_solve((linear.factor, True), -(stationarity + linear.rows_y.T @ pull) - linear.mixed @ d)
+    moved = linear.rows_y @ y + linear.rows_d @ d
+    dual = pull + x.dual / x.slack * moved
+    n1 = linear.bend1 @ y + linear.rows_y[:m, n].T @ dual[:m]
+    n2 = linear.bend2 @ y + linear.bend2_d @ d + linear.rows_y[m:-1, n].T @ dual[m:-1]
+    return Change(y, -rows - moved, dual, n1, n2)
+
+
+def _cholesky(matrix: Array) -> Array:
+    """Factor a matrix whose scales differ by 1/ρ²: scaled first, and kept from singular by a hair."""
+    scale = jax.lax.rsqrt(jnp.diagonal(matrix) + 1e-300)
+    return jnp.linalg.cholesky(matrix * scale[:, None] * scale + 1e-14 * jnp.eye(len(matrix))) / scale[:, None]
+
+
+def solve(
+    shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Array, relaxation: Array, most: int = 50
+) -> tuple[Growth, Array]:
+    """Solve the growth problem alone, by predictor and corrector; return how many iterations that took, too."""
+    dim = shape1.dim
+
+    def look(x: Growth) -> tuple[Linear, Array]:
+        n1, n2 = normals(shape1, place1, shape2, place2, x)
+        frame = frame_of(n1 - n2, place1.rotation[:, 0], dim)
+        linear = linearise(shape1, place1, shape2, place2, x, frame, weight)
+        worst = jnp.maximum(jnp.max(jnp.abs(linear.stationarity)) / weight, jnp.max(jnp.abs(linear.rows)))
+        return linear, jnp.maximum(worst, jnp.max(jnp.abs(x.slack * x.dual - relaxation)) / weight)
+
+    def step(x: Growth, linear: Linear, target: Array) -> Growth:
+        c = respond(linear, x, linear.stationarity, linear.rows, target, shape1.n_rows, jnp.zeros(6))
+        return Growth(linear.frame @ c.y[1 : 1 + dim], c.y[0], c.y[1 + dim :], c.slack, c.dual)
+
+    def longest(x: Growth, change: Growth) -> Array:
+        value = jnp.concatenate([x.slack, x.dual])
+        slope = jnp.concatenate([change.slack, change.dual])
+        return jnp.min(jnp.where(slope < 0, -value / jnp.where(slope < 0, slope, -1.0), jnp.inf))
+
+    def iterate(carry: tuple[Growth, Linear, Array, Array]) -> tuple[Growth, Linear, Array, Array]:
+        x, linear, k, _ = carry
+        now, mean = x.slack * x.dual, jnp.mean(x.slack * x.dual)
+        first = step(x, linear, relaxation - now)
+        reach = jnp.minimum(1.0, longest(x, first))
+        after = jnp.mean((x.slack + reach * first.slack) * (x.dual + reach * first.dual))
+        excess = jnp.maximum(mean - relaxation, 0.0)
+        aim = relaxation + excess * jnp.clip((after - relaxation) / jnp.maximum(excess, 1e-300), 0.0, 1.0) ** 3
+        trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
+        bend = jnp.clip(trust * first.slack * first.dual, -aim / 2, aim / 2)
+        second = step(x, linear, aim - now - bend)
+        length = jnp.minimum(1.0, 0.99 * longest(x, second))
+        x = jax.tree.map(lambda a, b: a + length * b, x, second)
+        linear, worst = look(x)
+        return x, linear, k + 1, worst
+
+    def goes_on(carry: tuple[Growth, Linear, Array, Array]) -> Array:
+        _, _, k, worst = carry
+        return (k < most) & (worst > 0.1 * relaxation / weight)
+
+    x = start(shape1, place1, shape2, place2, weight)
+    begin = (x, *look(x))
+    x, _, k, _ = jax.lax.while_loop(goes_on, iterate, (begin[0], begin[1], jnp.zeros((), jnp.int32), begin[2]))
+    return x, k

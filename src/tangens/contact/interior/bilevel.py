@@ -1,0 +1,35 @@
+"""The baseline of paper 1, Sec. IV: collision detection solved on its own, inside each iteration of contact dynamics.
+
+Every evaluation of the contact equations solves all growth problems to the end; their solution, a function of q⁺, is
+differentiated by the implicit function theorem, which is what `growth.respond` does where nothing is left of the growth
+problem's equations. All else, from the equations to the linear algebra, is shared with the single-level method.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from tangens.collision import growth
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, sum_of_scales
+from tangens.contact.interior.system import Iterate, Problem, all_bodies, kinematics
+from tangens.dynamics.smooth import SmoothDynamics
+
+Array = jax.Array
+
+
+def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
+    """The iterate with its growth problems solved where its velocities lead."""
+    screws, _, twist = kinematics(dynamics, problem, x.v)
+
+    def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
+        place1, place2 = places(pair, bodies)
+        weight = problem.sharpness * sum_of_scales(pair)
+        solved, _ = growth.solve(pair.shape1, place1, pair.shape2, place2, weight, problem.detection)
+        return u._replace(growth=solved)
+
+    pairs = (
+        jax.vmap(one)(group, u, all_bodies(group, screws, twist))
+        for group, u in zip(problem.groups, x.pairs, strict=True)
+    )
+    return x._replace(pairs=tuple(pairs))

@@ -1,0 +1,255 @@
+"""A step as a pure function of JAX, with its implicit derivative.
+
+`StepFunction(scene, ...)` maps arrays to arrays: jit it, vmap it over states, parameters and shapes, differentiate it.
+Derivatives are those of the equations relaxed by `gradient_relaxation` (implicit function theorem): one more solve if
+that differs from `relaxation`, then one linear system, whose factors all columns share. Forward and reverse mode work.
+
+Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction and size. Frozen: which pairs
+are near, torsional friction coefficients, where geoms sit on their bodies, joint ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from jax.scipy.linalg import lu_factor
+
+from tangens.contact.interior import bilevel, method
+from tangens.contact.interior.pair import Pair, Unknowns, places, start
+from tangens.contact.interior.pairs import PairTable, distance_bound
+from tangens.contact.interior.system import (
+    Iterate,
+    Limits,
+    Problem,
+    Stop,
+    all_bodies,
+    assemble,
+    direction,
+    frames,
+    goals,
+    kinematics,
+    left_of,
+)
+from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.tangent_jax import integrate
+from tangens.scene import Scene
+
+Array = jax.Array
+Inputs = dict[str, Any]
+
+_DETECTION = 1e-9  # relaxation of the growth problems of the bilevel method: as good as solved
+
+
+class Settings(NamedTuple):
+    """Options of the interior-point models, hashable."""
+
+    relaxation: float
+    gradient_relaxation: float
+    sharpness: float
+    iterations: int
+    tolerance: float
+    torsion: bool
+    bilevel: bool
+
+
+class Solution(NamedTuple):
+    """A solved step, with all that solved it."""
+
+    q: Array
+    v: Array
+    problem: Problem
+    outcome: method.Outcome
+    crowded: Array
+    """Whether more pairs were near than there was room for."""
+
+
+class StepFunction:
+    """(q, v, u, tau, parameters) -> (q⁺, v⁺) of one scene."""
+
+    def __init__(self, scene: Scene, settings: Settings, capacity: int | None = None) -> None:
+        self.settings = settings
+        self.dynamics = SmoothDynamics(scene.shared_model)
+        self.table = PairTable(scene, settings.torsion)
+        self.capacity = capacity
+        """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
+        self._limits = _limits(scene.shared_model)
+        own = {name: scene.parameters[name] for name in ("friction", "size")}
+        self.parameters: dict[str, Any] = self.dynamics.parameters | own
+        self.timestep = scene.timestep
+
+    def __call__(
+        self,
+        q: Array,
+        v: Array,
+        u: Array | None = None,
+        tau: Array | None = None,
+        parameters: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """Take a step; differentiable by every argument."""
+        inputs: Inputs = {"q": jnp.asarray(q), "v": jnp.asarray(v), **(parameters or {})}
+        if u is not None:
+            inputs["u"] = jnp.asarray(u)
+        if tau is not None:
+            inputs["tau"] = jnp.asarray(tau)
+        return _step(self, inputs)
+
+    def solve(
+        self,
+        inputs: Inputs,
+        relaxation: Array | float | None = None,
+        guess: Iterate | None = None,
+        timestep: Array | float | None = None,
+    ) -> Solution:
+        """Solve a step; from a guess if one is given, and from scratch where that fails."""
+        rho = self.settings.relaxation if relaxation is None else relaxation
+        problem, crowded = self.problem(inputs, jnp.asarray(rho), self.timestep if timestep is None else timestep)
+        run = partial(
+            method.solve,
+            self.dynamics,
+            problem,
+            tolerance=self.settings.tolerance,
+            settle=partial(bilevel.settle, self.dynamics) if self.settings.bilevel else None,
+        )
+        most = self.settings.iterations
+        if guess is None:
+            outcome = run(self.start(problem), most)
+        else:
+            # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
+            warm = run(guess, most // 2)
+            cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most))
+            spent = jnp.where(warm.converged, 0, warm.iterations)
+            outcome = cold._replace(iterations=cold.iterations + spent)
+        v = outcome.x.v
+        return Solution(
+            integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded
+        )
+
+    def problem(self, inputs: Inputs, relaxation: Array, timestep: Array | float) -> tuple[Problem, Array]:
+        """The equations of a step, with the pairs that are near."""
+        values = {name: inputs.get(name, default) for name, default in self.parameters.items()}
+        smooth = {name: value for name, value in values.items() if name in self.dynamics.parameters}
+        q, v = inputs["q"], inputs["v"]
+        inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth)
+        detection = jnp.full_like(relaxation, _DETECTION) if self.settings.bilevel else relaxation
+        problem = Problem(
+            q,
+            v,
+            inertia,
+            force,
+            self.table.pairs(values),
+            self._limits,
+            jnp.asarray(timestep),
+            relaxation,
+            detection,
+            jnp.asarray(self.settings.sharpness),
+        )
+        return self._near(problem)
+
+    def _near(self, problem: Problem) -> tuple[Problem, Array]:
+        """Keep the nearest pairs of each kind, as many as there is room for."""
+        crowded = jnp.zeros((), bool)
+        if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
+            return problem, crowded
+        screws, _, twist = kinematics(self.dynamics, problem, problem.v)
+        kept = list[Pair]()
+        for group in problem.groups:
+            if len(group.friction) <= self.capacity:
+                kept.append(group)
+                continue
+            bodies = all_bodies(group, screws, twist)
+            bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
+            near = jax.lax.top_k(-bound, self.capacity)[1]
+            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
+            crowded |= jnp.sum(bound < self._margin(problem, group, bodies)) > self.capacity
+        return problem._replace(groups=tuple(kept)), crowded
+
+    def _margin(self, problem: Problem, group: Pair, bodies: Any) -> Array:
+        """Beyond this distance a pair cannot touch in this step [m]."""
+        relative = bodies.twist2 - bodies.twist1
+        point = (bodies.place1.position + bodies.place2.position) / 2
+        speed = jnp.linalg.norm(relative[:, 3:] + jnp.cross(relative[:, :3], point), axis=1)
+        del group
+        return 2 * problem.timestep * speed
+
+    def start(self, problem: Problem) -> Iterate:
+        """A guess from scratch: the scene at rest, where its bodies do not overlap."""
+        v = jnp.zeros_like(problem.v)
+        screws, _, twist = kinematics(self.dynamics, problem, v)
+        one = jax.vmap(start, (0, 0, None))
+        pairs = tuple(one(g, all_bodies(g, screws, twist), problem.sharpness) for g in problem.groups)
+        gap = self._limits.sign * (problem.q[self._limits.q] - self._limits.bound)
+        return Iterate(v, pairs, Stop(jnp.full_like(gap, problem.sharpness / 10), jnp.maximum(gap, 0.1)))
+
+    def linear(self, solution: Solution) -> Any:
+        """The factors of Newton's matrix at a solution."""
+        return lu_factor(solution.outcome.system.matrix)
+
+
+def warmed(x: Iterate, push: float) -> Iterate:
+    """A solution moved into the interior, as a guess for the step after it (paper 1, Sec. VII)."""
+
+    def of(u: Unknowns) -> Unknowns:
+        grown = u.growth._replace(slack=u.growth.slack + push, dual=u.growth.dual + push)
+        return u._replace(
+            growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push
+        )
+
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), Stop(x.limits.push + push, x.limits.gap + push))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _step(function: StepFunction, inputs: Inputs) -> tuple[Array, Array]:
+    solution = function.solve(inputs)
+    return solution.q, solution.v
+
+
+@_step.defjvp
+def _step_jvp(
+    function: StepFunction, primals: tuple[Inputs], tangents: tuple[Inputs]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    (inputs,), (changes,) = primals, tangents
+    taken = function.solve(inputs)
+    rho = function.settings.gradient_relaxation
+    solution = taken if rho == function.settings.relaxation else function.solve(inputs, rho)
+    dv = implicit(function, solution, inputs, changes)
+    h = function.timestep
+
+    def end(q: Array, v: Array) -> Array:
+        return integrate(function.dynamics.layout, q, h * v)
+
+    _, dq = jax.jvp(end, (inputs["q"], taken.v), (changes["q"], dv))
+    return (taken.q, taken.v), (dq, dv)
+
+
+def implicit(function: StepFunction, solution: Solution, inputs: Inputs, changes: Inputs) -> Array:
+    """∂v⁺ along a change of the inputs, by the implicit function theorem at a solution."""
+    solution = jax.lax.stop_gradient(solution)
+    problem, x = solution.problem, solution.outcome.x
+    inside, x = frames(function.dynamics, problem, x)
+
+    def left(inputs: Inputs) -> Any:
+        again, _ = function.problem(inputs, problem.relaxation, problem.timestep)
+        return left_of(function.dynamics, again, x, inside)
+
+    _, change = jax.jvp(left, (inputs,), (changes,))
+    system = solution.outcome.system
+    nothing = jax.tree.map(jnp.zeros_like, goals(x))
+    return direction(problem, x, system, function.linear(solution), change, nothing).v
+
+
+def _limits(m: mujoco.MjModel) -> Limits:
+    """Bounds of hinges and slides."""
+    plain = np.isin(m.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
+    on = not m.opt.disableflags & (mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    joints = np.flatnonzero(plain & m.jnt_limited.astype(bool) & on)
+    both = np.repeat(joints, 2)
+    side = np.tile([0, 1], len(joints))
+    return Limits(
+        np.asarray(m.jnt_qposadr[both]), np.asarray(m.jnt_dofadr[both]), 1.0 - 2.0 * side, m.jnt_range[both, side]
+    )  # type: ignore[arg-type]

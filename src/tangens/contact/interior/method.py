@@ -1,0 +1,212 @@
+"""A primal-dual interior-point method: Mehrotra's predictor and corrector, down to a relaxation ρ.
+
+Each iteration factors one matrix and solves twice with it. The first direction aims at ρ itself; how far it gets
+before a positive variable turns negative decides how ambitious the second one is. Three safeguards make it reliable on
+equations as nonlinear as contact between sharp shapes: the corrector's second-order term counts only as much as the
+predictor could be trusted; no product may fall far behind the mean; and the last, full steps are plain Newton steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import lu_factor
+
+from tangens.contact.interior.pair import Products, Unknowns, products
+from tangens.contact.interior.system import (
+    Goals,
+    Iterate,
+    Left,
+    Problem,
+    Stop,
+    System,
+    assemble,
+    direction,
+    goals,
+)
+from tangens.dynamics.smooth import SmoothDynamics
+
+Array = jax.Array
+
+_FRACTION = 0.99  # of the way to the boundary
+_NEAR = 0.1  # least product allowed, over the mean
+_BEND = 0.5  # most that the second-order term may change a product by, over what the product should become
+_SHRINK = tuple(0.8**i for i in range(16))
+
+
+class Outcome(NamedTuple):
+    """Where the method ended."""
+
+    x: Iterate
+    system: System
+    iterations: Array
+    residual: Array
+    """The worst of the equations: forces relative to the largest one, but at least to 1 N; gaps [m]; speeds [m/s]."""
+    complementarity: Array
+    """The worst distance of a product from ρ."""
+    converged: Array
+
+
+def solve(
+    dynamics: SmoothDynamics,
+    problem: Problem,
+    guess: Iterate,
+    most: int,
+    tolerance: float,
+    settle: Callable[[Problem, Iterate], Iterate] | None = None,
+) -> Outcome:
+    """Solve a step's equations from a guess, to `tolerance` times ρ.
+
+    `settle` brings the growth problems of an iterate to their own solution: then they are not part of the method, and
+    it is the bilevel one.
+    """
+    counts_rows = settle is None
+
+    def look(x: Iterate) -> tuple[Iterate, System, Array, Array]:
+        x = x if settle is None else settle(problem, x)
+        system, x = assemble(dynamics, problem, x)
+        return x, system, _worst_equation(problem, x, system.left), _worst_product(problem, x, counts_rows)
+
+    def goes_on(carry: tuple[Iterate, System, Array, Array, Array]) -> Array:
+        _, _, k, residual, complementarity = carry
+        enough = tolerance * problem.relaxation
+        return (k < most) & ~((residual <= enough) & (complementarity <= enough))
+
+    def iterate(carry: tuple[Iterate, System, Array, Array, Array]) -> tuple[Iterate, System, Array, Array, Array]:
+        x, system, k, _, _ = carry
+        x, system, residual, complementarity = look(_advance(problem, x, system, counts_rows))
+        return x, system, k + 1, residual, complementarity
+
+    x, system, residual, complementarity = look(guess)
+    begin = (x, system, jnp.zeros((), jnp.int32), residual, complementarity)
+    x, system, k, residual, complementarity = jax.lax.while_loop(goes_on, iterate, begin)
+    enough = tolerance * problem.relaxation
+    return Outcome(x, system, k, residual, complementarity, (residual <= enough) & (complementarity <= enough))
+
+
+def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) -> Iterate:
+    """One iteration."""
+    rho, factor = problem.relaxation, lu_factor(system.matrix)
+    now = goals(x)
+    mean = _mean(x, counts_rows)
+
+    def towards(value: Array, less: Goals | None = None) -> Iterate:
+        wanted = _neutral(problem, x, value, counts_rows)
+        change = jax.tree.map(jnp.subtract, wanted, now)
+        change = change if less is None else jax.tree.map(jnp.subtract, change, less)
+        return direction(problem, x, system, factor, system.left, change)
+
+    first = towards(rho)
+    reach = jnp.minimum(1.0, _longest(x, first, counts_rows))
+    after = _mean(_moved(x, first, reach), counts_rows)
+    excess = jnp.maximum(mean - rho, 1e-300)
+    aim = rho + jnp.clip((after - rho) / excess, 0.0, 1.0) ** 3 * jnp.maximum(mean - rho, 0.0)
+    trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
+    bend = jax.tree.map(lambda b: jnp.clip(trust * b, -_BEND * aim, _BEND * aim), goals(first))
+    step = towards(aim, bend)
+    length = jnp.minimum(1.0, _FRACTION * _longest(x, step, counts_rows))
+    return _moved(x, step, length * _centred(x, step, length, counts_rows))
+
+
+def _moved(x: Iterate, change: Iterate, length: Array) -> Iterate:
+    return jax.tree.map(lambda a, b: a + length * b, x, change)
+
+
+def _neutral(problem: Problem, x: Iterate, value: Array, counts_rows: bool) -> Goals:
+    """Products that all have this value; those of growth problems that are not part of the method have their own."""
+
+    def of(u: Unknowns) -> Products:
+        head = jnp.zeros((len(u.push), 1 + u.grip.shape[1])).at[:, 0].set(value)
+        rows = value if counts_rows else problem.detection
+        return Products(jnp.full_like(u.growth.slack, rows), jnp.full_like(u.push, value), head)
+
+    return Goals(tuple(of(u) for u in x.pairs), jnp.full_like(x.limits.push, value))
+
+
+def _worst_equation(problem: Problem, x: Iterate, left: Left) -> Array:
+    scale = jnp.maximum(1.0, jnp.max(jnp.abs(problem.inertia @ (x.v - problem.v))) / problem.timestep)
+    worst = jnp.max(jnp.abs(left.v)) / scale
+    for rest in jax.tree.leaves((left.pairs, left.limits)):
+        worst = jnp.maximum(worst, jnp.max(jnp.abs(rest), initial=0.0))
+    return worst
+
+
+def _worst_product(problem: Problem, x: Iterate, counts_rows: bool) -> Array:
+    gap = jax.tree.map(jnp.subtract, goals(x), _neutral(problem, x, problem.relaxation, counts_rows))
+    worst = jnp.zeros(())
+    for rest in jax.tree.leaves(gap):
+        worst = jnp.maximum(worst, jnp.max(jnp.abs(rest), initial=0.0))
+    return worst
+
+
+def _tally(x: Iterate, counts_rows: bool) -> tuple[Array, Array, int]:
+    """The smallest product, the sum of all, and their number."""
+
+    def of(u: Unknowns) -> tuple[Array, Array]:
+        p = products(u)
+        # Half the harmonic mean of the cone's two eigenvalues is their smaller one, or up to twice that.
+        cone = (u.load**2 - u.grip @ u.grip) * (u.rate**2 - u.slip @ u.slip) / p.cone[0]
+        low, total = jnp.minimum(p.push, cone), p.push + p.cone[0]
+        return (jnp.minimum(low, jnp.min(p.rows)), total + jnp.sum(p.rows)) if counts_rows else (low, total)
+
+    stops = x.limits.push * x.limits.gap
+    low, total, count = jnp.min(stops, initial=jnp.inf), jnp.sum(stops), stops.size
+    for u in x.pairs:
+        each, each_total = jax.vmap(of)(u)
+        low, total = jnp.minimum(low, jnp.min(each, initial=jnp.inf)), total + jnp.sum(each_total)
+        count += each.size * (2 + (u.growth.slack.shape[1] if counts_rows else 0))
+    return low, total, max(count, 1)
+
+
+def _mean(x: Iterate, counts_rows: bool) -> Array:
+    _, total, count = _tally(x, counts_rows)
+    return total / count
+
+
+def _centred(x: Iterate, step: Iterate, length: Array, counts_rows: bool) -> Array:
+    """The largest of some shares of a step after which no product has fallen far behind the mean."""
+
+    def quality(share: Array) -> Array:
+        low, total, count = _tally(_moved(x, step, share * length), counts_rows)
+        return low / jnp.maximum(total / count, 1e-300)
+
+    shares = jnp.array(_SHRINK)
+    after = jax.vmap(quality)(shares)
+    fine = after >= jnp.minimum(_NEAR, 0.9 * quality(jnp.zeros(())))
+    return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(after))]
+
+
+def _longest(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
+    """How far a step can go before something that must stay positive is zero."""
+
+    def orthant(value: Array, change: Array) -> Array:
+        falls = change < 0
+        return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf), initial=jnp.inf)
+
+    def of(u: Unknowns, c: Unknowns) -> Array:
+        most = jnp.minimum(orthant(u.push, c.push), orthant(u.gap, c.gap))
+        most = jnp.minimum(most, _cone(u.load, u.grip, c.load, c.grip))
+        most = jnp.minimum(most, _cone(u.rate, u.slip, c.rate, c.slip))
+        rows = jnp.minimum(orthant(u.growth.slack, c.growth.slack), orthant(u.growth.dual, c.growth.dual))
+        return jnp.minimum(most, rows) if counts_rows else most
+
+    def stops(s: Stop, c: Stop) -> Array:
+        return jnp.minimum(orthant(s.push, c.push), orthant(s.gap, c.gap))
+
+    longest = stops(x.limits, step.limits)
+    for u, c in zip(x.pairs, step.pairs, strict=True):
+        longest = jnp.minimum(longest, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
+    return longest
+
+
+def _cone(head: Array, tail: Array, d_head: Array, d_tail: Array) -> Array:
+    """How far (head, tail) can go along a direction inside the cone |tail| ≤ head: a root of a quadratic."""
+    a, b, c = d_head**2 - d_tail @ d_tail, head * d_head - tail @ d_tail, head**2 - tail @ tail
+    square = b * b - a * c
+    q = -(b + jnp.where(b >= 0, 1.0, -1.0) * jnp.sqrt(jnp.maximum(square, 0.0)))
+    roots = jnp.stack([q / jnp.where(a == 0, 1.0, a), c / jnp.where(q == 0, 1.0, q)])
+    exists = jnp.stack([a != 0, q != 0]) & (roots > 0) & (square >= 0)
+    return jnp.min(jnp.where(exists, roots, jnp.inf))

@@ -1,0 +1,67 @@
+"""Options of the interior-point models. No JAX here: a choice of model costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from tangens.contact.base import ContactModel, Engine
+from tangens.dynamics.parameter_forces import PARAMETERS
+from tangens.errors import OptionError
+
+if TYPE_CHECKING:
+    from tangens.contact.interior.function import Settings
+    from tangens.scene import Scene
+
+
+@dataclass(frozen=True)
+class InteriorContact(ContactModel):
+    """Options that `SingleLevel` and `Bilevel` share."""
+
+    relaxation: float = 1e-6
+    """ρ [J]: what is left of force times gap. Bodies at rest hover by ρ over their weight."""
+
+    gradient_relaxation: float | None = None
+    """ρ of the equations that are differentiated; None: the same."""
+
+    torsional_friction: bool = False
+    """Let contacts resist spinning on the spot, by MuJoCo's second friction coefficient [m]."""
+
+    warm_start: bool = False
+    """Start each step from the solution of the one before, pushed into the interior; from scratch where that fails."""
+
+    sharpness: float = 30.0
+    """Weight of collision detection's objective [N]: the larger, the less ρ blurs shapes, and the harder to solve."""
+
+    max_iterations: int = 50
+    tolerance: float = 0.1
+    """Of all equations, relative to ρ."""
+
+    parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
+    bilevel: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        for name in ("relaxation", "gradient_relaxation", "sharpness", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+                raise OptionError(f"{name} must be a positive number; got {value!r}")
+        if not isinstance(self.max_iterations, int) or self.max_iterations < 1:
+            raise OptionError(f"max_iterations must be a positive whole number; got {self.max_iterations!r}")
+
+    @property
+    def settings(self) -> Settings:
+        """What the solver needs to know of these options."""
+        from tangens.contact.interior.function import Settings
+
+        smooth = self.relaxation if self.gradient_relaxation is None else self.gradient_relaxation
+        return Settings(
+            self.relaxation, smooth, self.sharpness, self.max_iterations, self.tolerance, self.torsional_friction,
+            self.bilevel,
+        )
+
+    def bind(self, scene: Scene) -> Engine:
+        """Prepare the scene's shapes; compiled at the first step."""
+        from tangens.contact.interior.engine import InteriorEngine  # JAX is not imported before it is needed
+
+        return InteriorEngine(scene, self.settings, self.warm_start, self.name)

@@ -1,0 +1,164 @@
+"""Which shapes of a scene can touch, grouped by kind, and which of them are near enough to matter."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.growth import Place
+from tangens.contact.interior.pair import Pair
+from tangens.errors import SceneError
+from tangens.geometry import HalfSpace, Shape, centred, kind, parts
+from tangens.geometry.geoms import shapes_of
+from tangens.scene import Scene
+from tangens.scene.support import element_name
+
+Array = jax.Array
+
+
+class Group(NamedTuple):
+    """Pairs of one kind: indices into the parts of each side's kind, and the geoms they belong to."""
+
+    kind1: int
+    kind2: int
+    index1: NDArray[np.int_]
+    index2: NDArray[np.int_]
+    geoms: NDArray[np.int_]
+    """(n, 2)."""
+
+
+class Kind(NamedTuple):
+    """All shapes of one kind: which part of which geom."""
+
+    geom: NDArray[np.int_]
+    part: NDArray[np.int_]
+
+
+class PairTable:
+    """The pairs of a scene. Fixed structure; `pairs` fills in the numbers of given parameters."""
+
+    def __init__(self, scene: Scene, torsion: bool) -> None:
+        self._scene, self._model = scene, scene.shared_model
+        m = self._model
+        self._torsion = torsion
+        shapes = self._shapes(m.geom_size)
+        members: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
+        for geom, pieces in enumerate(shapes):
+            for index, piece in enumerate(pieces):
+                members[kind(piece)].append((geom, index))
+        self.dim = self._check_dimension(shapes)
+        self._kinds = [Kind(*np.array(group).T) for group in members.values()]
+        place = {tuple(who): (k, i) for k, group in enumerate(members.values()) for i, who in enumerate(group)}
+        self.groups = self._group(shapes, place)
+
+    def _shapes(self, size: Any) -> list[tuple[Shape, ...]]:
+        """The convex parts of each geom's shape; none for geoms that touch nothing."""
+        own, geoms = self._scene.shapes, shapes_of(self._model, size)
+        names = self._scene.geom_names
+        chosen = [own.get(names[g], shape) if names[g] else shape for g, shape in enumerate(geoms)]
+        return [() if shape is None else parts(shape) for shape in chosen]
+
+    def _check_dimension(self, shapes: list[tuple[Shape, ...]]) -> int:
+        dims = {shape.dim: g for g, pieces in enumerate(shapes) for shape in pieces}
+        if len(dims) > 1:
+            names = " and ".join(
+                f"{element_name(self._model, mujoco.mjtObj.mjOBJ_GEOM, g)} (dim {dim})" for dim, g in dims.items()
+            )
+            raise SceneError(
+                f"planar and spatial shapes in one scene: {names}",
+                file=self._scene.source,
+                remedy="give all geoms that touch planar shapes (scene.with_shapes), or none",
+            )
+        return next(iter(dims), 3)
+
+    def _group(
+        self, shapes: list[tuple[Shape, ...]], place: Mapping[tuple[int, ...], tuple[int, int]]
+    ) -> tuple[Group, ...]:
+        found: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
+        for one, two in _touching_geoms(self._model):
+            for first, second in itertools.product(range(len(shapes[one])), range(len(shapes[two]))):
+                if isinstance(shapes[one][first], HalfSpace) and isinstance(shapes[two][second], HalfSpace):
+                    continue
+                a, b = sorted([(*place[one, first], one), (*place[two, second], two)])
+                found[a[0], b[0]].append((a[1], b[1], a[2], b[2]))
+        return tuple(
+            Group(*kinds, *np.array(rows)[:, :2].T, np.array(rows)[:, 2:]) for kinds, rows in found.items()
+        )
+
+    def pairs(self, parameters: Mapping[str, Array]) -> tuple[Pair, ...]:
+        """All pairs, stacked by kind, with the numbers of these parameters."""
+        m = self._model
+        shapes = self._shapes(parameters["size"])
+        stacks = [self._stack(shapes, k) for k in self._kinds]
+        friction, priority = jnp.asarray(parameters["friction"]), m.geom_priority
+        spin = jnp.asarray(m.geom_friction[:, 1])
+        result = []
+        for group in self.groups:
+            (s1, p1), (s2, p2) = (
+                jax.tree.map(lambda leaf, i=i: leaf[i], stacks[k])
+                for k, i in ((group.kind1, group.index1), (group.kind2, group.index2))
+            )
+            one, two = group.geoms.T
+            first, second = priority[one] > priority[two], priority[two] > priority[one]
+            joint = [
+                jnp.where(first, f[one], jnp.where(second, f[two], jnp.maximum(f[one], f[two])))
+                for f in (friction, spin)
+            ]
+            torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
+            bodies = [jnp.asarray(m.geom_bodyid[g]) for g in (one, two)]
+            result.append(Pair(s1, s2, p1, p2, *bodies, jnp.asarray(group.geoms), joint[0], torsion))
+        return tuple(result)
+
+    def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
+        """All shapes of a kind as one, and where each sits on its body."""
+        m, pieces, places = self._model, list[Shape](), list[Place]()
+        rotation = np.zeros(9)
+        lift = np.eye(3)[:, [0, 2]] if self.dim == 2 else np.eye(3)
+        for geom, part in zip(*members, strict=True):
+            # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
+            shape, centre = centred(shapes[geom][part])
+            mujoco.mju_quat2Mat(rotation, m.geom_quat[geom])
+            turn = rotation.reshape(3, 3).copy()
+            pieces.append(shape)
+            places.append(Place(jnp.asarray(m.geom_pos[geom]) + turn @ lift @ centre, jnp.asarray(turn)))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *places
+        )
+
+
+def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
+    """Pairs of geoms that MuJoCo's rules let touch: masks, welded bodies, parents and children, exclusions."""
+    weld, exclude = m.body_weldid, set(m.exclude_signature.tolist())
+    explicit = {(int(a), int(b)) for a, b in zip(m.pair_geom1, m.pair_geom2, strict=True)}
+    filters = not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT
+    found = []
+    for a, b in itertools.combinations(range(m.ngeom), 2):
+        if (a, b) in explicit or (b, a) in explicit:
+            found.append((a, b))
+            continue
+        body1, body2 = sorted((int(m.geom_bodyid[a]), int(m.geom_bodyid[b])))
+        masks = (m.geom_contype[a] & m.geom_conaffinity[b]) | (m.geom_contype[b] & m.geom_conaffinity[a])
+        root1, root2 = weld[body1], weld[body2]
+        parent1, parent2 = weld[m.body_parentid[root1]], weld[m.body_parentid[root2]]
+        family = filters and root1 != 0 and root2 != 0 and (root1 == parent2 or root2 == parent1)
+        if masks and root1 != root2 and not family and (body1 << 16) + body2 not in exclude:
+            found.append((a, b))
+    return found
+
+
+def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
+    """Less than the distance of a pair's shapes [m]: between the balls around them, or from a half-space."""
+    apart = place2.position - place1.position
+    for shape, place, other, sign in ((pair.shape1, place1, pair.shape2, 1.0), (pair.shape2, place2, pair.shape1, -1.0)):
+        if isinstance(shape, HalfSpace):
+            lift = jnp.eye(3)[:, [0, 2]] if shape.dim == 2 else jnp.eye(3)
+            return sign * (place.rotation @ lift @ shape.normal) @ apart - other.reach
+    return jnp.sqrt(apart @ apart) - pair.shape1.reach - pair.shape2.reach
