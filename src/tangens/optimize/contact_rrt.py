@@ -1,9 +1,13 @@
 """A rapidly exploring random tree for manipulation: smooth gradients choose its steps, and measure its distances.
 
-Nodes are configurations at rest. Each iteration draws a subgoal for the object, or takes the goal itself, and grows the
-tree towards it from the node that needs the fewest commands, by the metric of `Manipulation`. A *push* is the command
-that should bring the object nearest to the subgoal; its child is where the simulator says it leads, and pushes go on
-while they help. Some iterations *regrasp* first: the fingers let go, and take hold elsewhere. Every edge is simulated.
+Nodes are configurations at rest. A subgoal for the object is drawn, or the goal itself taken, and the tree grows towards
+it from the node that needs the fewest commands, by the metric of `Manipulation`. A *push* is the command that should
+bring the object nearest to the subgoal; its child is where the simulator says it leads, and pushes go on while they
+help. Sometimes a *regrasp* comes first: the fingers retract, move through free space, and approach the object elsewhere.
+Several subgoals are pursued at once, each in its lane, because some contact models simulate many steps at the cost of one.
+
+While the tree grows, the object is taken to rest as fingers move through free space; only their arrival is simulated. A
+node at the goal counts once the simulator has followed all commands that lead there.
 """
 
 from __future__ import annotations
@@ -102,17 +106,20 @@ def contact_rrt(
     check_count("pushes", pushes, least=1)
     rng = np.random.default_rng(seed)
     tree = _Tree(problem, clearance)
+    lanes = [_Lane(problem.start, None, 0)] * problem.lanes
     with bar(progress, max_iterations, "miss") as show:
         monitor = Monitor(Rules(max_iterations, time_budget=time_budget), callback, show)
         while not monitor.record(tree.q[tree.best], tree.misses[tree.best], np.inf, len(tree.q)):
-            if tree.misses[tree.best] <= 1:
+            if tree.arrived():
                 monitor.stop("the goal is reached", converged=True)
                 break
-            target = problem.goal if rng.random() < goal_bias else problem.sample(rng)
-            anew = problem.grasp is not None and rng.random() < regrasp
-            node = tree.regrasped(tree.closest(target), rng) if anew else tree.nearest(target)
-            if node is not None:
-                tree.push(node, target, pushes)
+            fresh = [lane.node is None or not lane.left for lane in lanes]
+            goals = rng.random(len(lanes)) < goal_bias
+            anew = (rng.random(len(lanes)) < regrasp) & (problem.grasp is not None)
+            for i in np.flatnonzero(fresh):
+                target = problem.goal if goals[i] else problem.sample(rng)
+                lanes[i] = _Lane(target, None, pushes)
+            lanes = tree.grow(lanes, anew, rng)
     return tree.plan(monitor)
 
 
@@ -125,11 +132,15 @@ def replay(problem: Manipulation, plan: Plan, *, momentum: bool = False) -> Traj
         momentum: let velocities live on from one command to the next. The plan takes them for zero.
 
     """
-    at_rest, simulator = np.zeros(problem.simulator.scene.nv), problem.simulator
-    controls = np.repeat(plan.x, problem.hold, axis=0)
+    return _motion(problem, plan.x, momentum)
+
+
+def _motion(problem: Manipulation, commands: Array, momentum: bool = False) -> Trajectory:
+    simulator, at_rest = problem.simulator, np.zeros(problem.simulator.scene.nv)
+    controls = np.repeat(commands, problem.hold, axis=0)
     if momentum:
         return simulator.rollout(State(problem.start, at_rest), controls)
-    pieces, q = [], problem.start
+    pieces, q = list[Trajectory](), problem.start
     for first in range(0, len(controls), problem.hold):
         pieces.append(simulator.rollout(State(q, at_rest), controls[first : first + problem.hold]))
         q = pieces[-1].q[-1]
@@ -143,14 +154,29 @@ def replay(problem: Manipulation, plan: Plan, *, momentum: bool = False) -> Traj
     )
 
 
+class _Lane(NamedTuple):
+    """A subgoal, the node that came nearer to it last, and how many pushes towards it are left."""
+
+    target: Array
+    node: int | None
+    left: int
+
+
+class _Attempt(NamedTuple):
+    """An edge that may be added to the tree."""
+
+    node: int
+    edge: Edge
+    q: Array
+    """Where its last command begins."""
+
+
 class _Tree:
     """Configurations, how each was reached, and what can be reached from there."""
 
     def __init__(self, problem: Manipulation, clearance: float) -> None:
         self._problem = problem
-        self._transfer = Transfer(
-            problem.simulator.scene, problem.fingers, problem.lower, problem.upper, clearance
-        )
+        self._transfer = Transfer(problem.simulator.scene, problem.fingers, problem.lower, problem.upper, clearance)
         self.q: list[Array] = []
         self.misses: list[float] = []
         self.best = 0
@@ -158,39 +184,59 @@ class _Tree:
         self._edges: list[Edge | None] = []
         self._local: list[Local] = []
         self._failures: list[int] = []
-        self._add(problem.start, 0, None)
+        stay = problem.start[problem.fingers]
+        (root,) = problem.expand(problem.start[None], stay[None])
+        if root is None:
+            raise SolverError("the simulator fails at the start")
+        self._add(problem.start, root[1], 0, None)
 
-    def closest(self, target: Array) -> int:
+    # ------------------------------------------------------------------ growth
+
+    def grow(self, lanes: list[_Lane], anew: NDArray[np.bool_], rng: np.random.Generator) -> list[_Lane]:
+        """Try one edge in each lane; those whose node is None begin, with another grasp if `anew` says so."""
+        attempts = list[_Attempt | None]()
+        taken = {lane.node for lane in lanes}  # lanes of one subgoal that push from one node would do the same
+        for lane, regrasps in zip(lanes, anew, strict=True):
+            if lane.node is not None:
+                attempts.append(self._push(lane.node, lane.target))
+            elif regrasps:
+                attempts.append(self._regrasp(self._closest(lane.target), rng))
+            else:
+                node = self._nearest(lane.target, taken)
+                taken.add(node)
+                attempts.append(self._push(node, lane.target))
+        made = [attempt for attempt in attempts if attempt is not None]
+        if not made:
+            return [lane._replace(node=None) for lane in lanes]
+        q, u = np.array([attempt.q for attempt in made]), np.array([attempt.edge.commands[-1] for attempt in made])
+        children = iter(self._problem.expand(q, u))
+        return [
+            lane._replace(
+                node=None if attempt is None else self._judged(attempt, next(children), lane.target),
+                left=lane.left - 1,
+            )
+            for lane, attempt in zip(lanes, attempts, strict=True)
+        ]
+
+    def _closest(self, target: Array) -> int:
         """The node whose object is closest to where it is in `target`."""
         return int(np.linalg.norm(self._problem.offsets(np.array(self.q), target), axis=1).argmin())
 
-    def nearest(self, target: Array) -> int:
+    def _nearest(self, target: Array, taken: set[int | None]) -> int:
         """The node that needs the fewest commands; those whose pushes have failed seem further away."""
-        offsets = self._problem.offsets(np.array([local.centre for local in self._local]), target)
+        offsets = self._problem.offsets(np.array(self.q), target)
         squared = np.einsum("ni,nij,nj->n", offsets, np.array([local.metric for local in self._local]), offsets)
-        return int((squared * (1.0 + np.array(self._failures)) ** 2).argmin())
+        squared *= (1.0 + np.array(self._failures)) ** 2
+        free = [node for node in range(len(self.q)) if node not in taken]
+        return free[int(squared[free].argmin())] if free else int(squared.argmin())
 
-    def push(self, node: int, target: Array, most: int) -> None:
-        """Grow from a node towards a target for as long as that brings the object nearer."""
-        problem = self._problem
-        for _ in range(most):
-            command = problem.command(self._local[node], target)[None]
-            try:
-                child = problem.move(self.q[node], command)
-                before, after = np.linalg.norm(problem.offsets(np.stack([self.q[node], child]), target), axis=1)
-                if after > before - _PROGRESS:
-                    self._failures[node] += 1
-                    return
-                node = self._add(child, node, Edge("push", command))
-            except SolverError:  # a step that cannot be taken, or not differentiated, leads nowhere
-                self._failures[node] += 1
-                return
-            if self.misses[node] <= 1:
-                return
+    def _push(self, node: int, target: Array) -> _Attempt:
+        command = self._problem.command(self.q[node], self._local[node], target)
+        return _Attempt(node, Edge("push", command[None]), self.q[node])
 
-    def regrasped(self, node: int, rng: np.random.Generator) -> int | None:
-        """A child of a node with the fingers elsewhere and the object where it was, or None if that failed."""
-        problem, q = self._problem, self.q[node]
+    def _regrasp(self, node: int, rng: np.random.Generator) -> _Attempt | None:
+        """Another grasp of the object where it is, if there is a free way to it."""
+        problem, q = self._problem, self.q[node].copy()
         if problem.grasp is None:
             return None
         grasp = problem.grasp(rng, q.copy())
@@ -199,29 +245,25 @@ class _Tree:
         path = self._transfer.path(q, grasp, rng)
         if path is None:
             return None
-        try:
-            child = problem.move(q, path)
-            if np.abs(problem.offsets(child[None], q)).max() > _DISTURBANCE:
-                return None
-            return self._add(child, node, Edge("regrasp", path))
-        except SolverError:
-            return None
+        q[problem.fingers] = path[-2]
+        return _Attempt(node, Edge("regrasp", path), q)
 
-    def plan(self, monitor: Monitor) -> Plan:
-        """The way to the node nearest to the goal."""
-        nodes, edges = [self.best], list[Edge]()
-        while (edge := self._edges[nodes[-1]]) is not None:
-            edges.append(edge)
-            nodes.append(self._parents[nodes[-1]])
-        edges.reverse()
-        x = np.concatenate([np.zeros((0, len(self._problem.fingers))), *(edge.commands for edge in edges)])
-        q = np.array([self.q[node] for node in reversed(nodes)])
-        outcome = x, self.misses[self.best], tuple(monitor.history), monitor.converged, monitor.message
-        return Plan(*outcome, q, tuple(edges), len(self.q))
+    def _judged(self, attempt: _Attempt, child: tuple[Array, Local] | None, target: Array) -> int | None:
+        """Add a child that is of use; its number, or None."""
+        if child is not None:
+            q = np.stack([attempt.q, child[0]])
+            if attempt.edge.kind == "push":
+                before, after = np.linalg.norm(self._problem.offsets(q, target), axis=1)
+                useful = after < before - _PROGRESS
+            else:
+                useful = np.abs(self._problem.offsets(q[:1], q[1])).max() < _DISTURBANCE
+            if useful:
+                return self._add(*child, attempt.node, attempt.edge)
+        if attempt.edge.kind == "push":
+            self._failures[attempt.node] += 1
+        return None
 
-    def _add(self, q: Array, parent: int, edge: Edge | None) -> int:
-        """Add a node; its number."""
-        local = self._problem.linearized(q)
+    def _add(self, q: Array, local: Local, parent: int, edge: Edge | None) -> int:
         self.q.append(q)
         self.misses.append(self._problem.miss(q))
         self._parents.append(parent)
@@ -232,3 +274,39 @@ class _Tree:
         if self.misses[node] < self.misses[self.best]:
             self.best = node
         return node
+
+    # ------------------------------------------------------------------ the way to the goal
+
+    def arrived(self) -> bool:
+        """Whether the simulator gets to the goal by following the commands to the best node."""
+        while self.misses[self.best] <= 1:
+            try:
+                end = _motion(self._problem, _commands(self._problem, self._way(self.best)[1])).q[-1]
+                self.misses[self.best] = self._problem.miss(end)
+            except SolverError:
+                self.misses[self.best] = np.inf
+            if self.misses[self.best] <= 1:
+                return True
+            self.best = int(np.argmin(self.misses))
+        return False
+
+    def plan(self, monitor: Monitor) -> Plan:
+        """The way to the node nearest to the goal, as the simulator follows it."""
+        nodes, edges = self._way(self.best)
+        x = _commands(self._problem, edges)
+        ends = self._problem.hold * np.cumsum([0, *(len(edge.commands) for edge in edges)])
+        q = _motion(self._problem, x).q[ends]
+        outcome = x, self._problem.miss(q[-1]), tuple(monitor.history), monitor.converged, monitor.message
+        return Plan(*outcome, q, tuple(edges), len(self.q))
+
+    def _way(self, node: int) -> tuple[list[int], list[Edge]]:
+        """Nodes and edges from the start to a node."""
+        nodes, edges = [node], list[Edge]()
+        while (edge := self._edges[nodes[-1]]) is not None:
+            edges.append(edge)
+            nodes.append(self._parents[nodes[-1]])
+        return nodes[::-1], edges[::-1]
+
+
+def _commands(problem: Manipulation, edges: list[Edge]) -> Array:
+    return np.concatenate([np.zeros((0, len(problem.fingers))), *(edge.commands for edge in edges)])

@@ -3,7 +3,7 @@
 Motion is quasi-dynamic: a step is long, dampers stop everything within it, and each command starts from rest. So a
 configuration q is all there is to know, and near the command u₀ at which the fingers stay where they are,
 
-    q⁺ ≈ c + B (u − u₀),        B = ∂q⁺/∂u from a contact model with smooth gradients.
+    q⁺ ≈ q + B (u − u₀),        B = ∂q⁺/∂u from a contact model with smooth gradients.
 
 Smooth gradients know of contacts that are close. Commands of length r reach an ellipsoid, and the number of commands
 that an object needs to get somewhere is about its Mahalanobis distance there: a metric that knows of contact
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from tangens.errors import OptionError
 from tangens.optimize.control import control_limits
 from tangens.optimize.monitor import check_count
+from tangens.optimize.quasi_dynamic import stepper
 from tangens.scene import Scene
 from tangens.simulate import Simulator
 from tangens.state import State
@@ -50,6 +51,7 @@ class Manipulation:
         grasp: draws positions for the fingers near the object, to start anew from; `FingertipGrasps` does.
         reach: how far a command may be from where the fingers are, as the length of a vector [m, rad].
         hold: steps for which a command is held.
+        lanes: configurations that are simulated at once, where the contact model can.
         lower: least commands, a number or one for each, besides the scene's control ranges.
         upper: largest ones, likewise.
         smooth: another simulator of the same scene to take the derivatives from, if `simulator` has none that are
@@ -69,6 +71,7 @@ class Manipulation:
         grasp: Grasp | None = None,
         reach: float = 0.05,
         hold: int = 1,
+        lanes: int = 16,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         smooth: Simulator | None = None,
@@ -81,12 +84,13 @@ class Manipulation:
         if smooth is not None:
             smooth.rollout(start, 0)
         check_count("hold", hold, least=1)
+        check_count("lanes", lanes, least=1)
         if not np.isfinite(reach) or reach <= 0:
             raise OptionError(f"reach={reach!r} must be a positive number")
         if grasp is not None and not callable(grasp):
             raise OptionError(f"grasp={grasp!r} must be a function of random numbers and q")
-        self.simulator, self.smooth = simulator, simulator if smooth is None else smooth
-        self.grasp, self.reach, self.hold = grasp, float(reach), int(hold)
+        self.simulator, self.grasp = simulator, grasp
+        self.reach, self.hold, self.lanes = float(reach), int(hold), int(lanes)
         self.lower, self.upper = control_limits(simulator, lower, upper)
         self.fingers = _fingers(scene)
         """Addresses in q of the coordinates that are commanded."""
@@ -98,11 +102,12 @@ class Manipulation:
         self.goal = self.start.copy()
         """The start, with the object where it should be."""
         self.goal[coordinates] = _numbers("goal", goal, len(coordinates))
-        simulator.rollout(self._at_rest(self.goal), 0)  # complains of quaternions that are none
+        simulator.rollout(State(self.goal, np.zeros(scene.nv)), 0)  # complains of quaternions that are none
         self.region = tuple(_numbers("region", limit, len(self.object)) for limit in region)
         if len(self.region) != 2 or (self.region[0] > self.region[1]).any():
             raise OptionError("region must be a pair of perturbations, the lower ones first")
         self._plain = not scene.joint_layout.quat_q
+        self._stepper = stepper(simulator, smooth or simulator, self.fingers, self.hold, self.lanes)
 
     # ------------------------------------------------------------------ distances
 
@@ -125,50 +130,29 @@ class Manipulation:
 
     # ------------------------------------------------------------------ motions
 
-    def move(self, q: Array, commands: Array) -> Array:
-        """Where commands, shape (k, nu), lead from rest in q, one after the other."""
-        for u in commands:
-            state = self._at_rest(q)
-            for _ in range(self.hold):
-                state = self.simulator.step(state, u).state
-            q = state.q
-        return q
+    def expand(self, q: Array, u: Array) -> list[tuple[Array, Local] | None]:
+        """Where commands, shape (n, nu), lead from rest in configurations (n, nq), and their surroundings there.
 
-    def linearized(self, q: Array) -> Local:
-        """What commands do near the one at which the fingers stay where they are."""
-        state, u0 = self._at_rest(q), np.clip(q[self.fingers], self.lower, self.upper)
-        dq = dv = np.zeros((len(state.v), len(u0)))
-        for step in range(self.hold):
-            after = self.smooth.step(state, u0).state
-            J = self.smooth.jacobian(state, u0, wrt=_BY_COMMAND if step == 0 else _BY_ALL)
-            if step == 0:
-                dq, dv = J["q", "u"], J["v", "u"]
-            else:
-                dq, dv = (J[out, "q"] @ dq + J[out, "v"] @ dv + J[out, "u"] for out in ("q", "v"))
-            state = after
-        B = dq[self.object] / self.tolerance[:, None]
-        spread = self.reach**2 * B @ B.T + _DRIFT**2 * np.eye(len(B))
-        return Local(u0, state.q, B, np.linalg.inv(spread))
+        None where the simulator failed.
+        """
+        found = self._stepper.expand(q, u)
+        ends = zip(found.q, found.by_u, strict=True)
+        return [(end, self._local(by_u)) if np.isfinite(end).all() else None for end, by_u in ends]
 
-    def command(self, local: Local, target: Array) -> Array:
+    def command(self, q: Array, local: Local, target: Array) -> Array:
         """The command within reach that takes the object nearest to where it is in `target`, as far as B knows."""
-        offset = self.offsets(local.centre[None], target)[0]
-        return np.clip(local.u0 + least_squares_within(local.B, offset, self.reach), self.lower, self.upper)
+        offset = self.offsets(q[None], target)[0]
+        change = least_squares_within(local.B, offset, self.reach)
+        return np.clip(q[self.fingers] + change, self.lower, self.upper)
 
-    def _at_rest(self, q: Array) -> State:
-        return State(q, np.zeros(self.simulator.scene.nv))
-
-
-_BY_COMMAND, _BY_ALL = ("u",), ("q", "v", "u")
+    def _local(self, by_u: Array) -> Local:
+        B = by_u[self.object] / self.tolerance[:, None]
+        return Local(B, np.linalg.inv(self.reach**2 * B @ B.T + _DRIFT**2 * np.eye(len(B))))
 
 
 class Local(NamedTuple):
     """A configuration's surroundings, to first order."""
 
-    u0: Array
-    """The command to stay."""
-    centre: Array
-    """c: where it leads."""
     B: Array
     """∂(object)/∂u in tolerances, shape (dofs, nu)."""
     metric: Array
