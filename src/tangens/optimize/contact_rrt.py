@@ -6,8 +6,8 @@ bring the object nearest to the subgoal; its child is where the simulator says i
 help. Sometimes a *regrasp* comes first: the fingers retract, move through free space, and approach the object elsewhere.
 Several subgoals are pursued at once, each in its lane, because some contact models simulate many steps at the cost of one.
 
-While the tree grows, the object is taken to rest as fingers move through free space; only their arrival is simulated. A
-node at the goal counts once the simulator has followed all commands that lead there.
+While the tree grows, only the arrival of a new grasp is simulated. Ways through free space are looked for when a node is
+at the goal, and it counts once the simulator has followed all commands that lead there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Plan(Outcome):
-    """The way to the node nearest to the goal. `x` are all its commands; `cost` is the miss there, in tolerances."""
+    """What leads to the goal; empty if that was not reached. `x` are all commands; `cost` is the miss, in tolerances."""
 
     q: Array
     """Configurations from the start on, shape (edges + 1, nq)."""
@@ -110,7 +110,7 @@ def contact_rrt(
     with bar(progress, max_iterations, "miss") as show:
         monitor = Monitor(Rules(max_iterations, time_budget=time_budget), callback, show)
         while not monitor.record(tree.q[tree.best], tree.misses[tree.best], np.inf, len(tree.q)):
-            if tree.arrived():
+            if tree.arrived(rng):
                 monitor.stop("the goal is reached", converged=True)
                 break
             fresh = [lane.node is None or not lane.left for lane in lanes]
@@ -176,7 +176,10 @@ class _Tree:
 
     def __init__(self, problem: Manipulation, clearance: float) -> None:
         self._problem = problem
-        self._transfer = Transfer(problem.simulator.scene, problem.fingers, problem.lower, problem.upper, clearance)
+        limits = problem.lower, problem.upper
+        self._transfer = Transfer(
+            problem.simulator.scene, problem.fingers, *limits, clearance=clearance, stride=2 * problem.reach
+        )
         self.q: list[Array] = []
         self.misses: list[float] = []
         self.best = 0
@@ -184,6 +187,7 @@ class _Tree:
         self._edges: list[Edge | None] = []
         self._local: list[Local] = []
         self._failures: list[int] = []
+        self._found: tuple[Array, list[Edge]] = (problem.start[None], [])
         stay = problem.start[problem.fingers]
         (root,) = problem.expand(problem.start[None], stay[None])
         if root is None:
@@ -235,18 +239,18 @@ class _Tree:
         return _Attempt(node, Edge("push", command[None]), self.q[node])
 
     def _regrasp(self, node: int, rng: np.random.Generator) -> _Attempt | None:
-        """Another grasp of the object where it is, if there is a free way to it."""
+        """Another grasp of the object where it is, if fingers can let go of the one and approach the other."""
         problem, q = self._problem, self.q[node].copy()
         if problem.grasp is None:
             return None
         grasp = problem.grasp(rng, q.copy())
         if grasp is None or (grasp < problem.lower).any() or (grasp > problem.upper).any():
             return None
-        path = self._transfer.path(q, grasp, rng)
-        if path is None:
+        away, back = (self._transfer.retracted(q, fingers, rng) for fingers in (q[problem.fingers], grasp))
+        if away is None or back is None:
             return None
-        q[problem.fingers] = path[-2]
-        return _Attempt(node, Edge("regrasp", path), q)
+        q[problem.fingers] = back
+        return _Attempt(node, Edge("regrasp", np.stack([back, grasp])), q)
 
     def _judged(self, attempt: _Attempt, child: tuple[Array, Local] | None, target: Array) -> int | None:
         """Add a child that is of use; its number, or None."""
@@ -277,35 +281,40 @@ class _Tree:
 
     # ------------------------------------------------------------------ the way to the goal
 
-    def arrived(self) -> bool:
-        """Whether the simulator gets to the goal by following the commands to the best node."""
+    def arrived(self, rng: np.random.Generator) -> bool:
+        """Whether the simulator gets to the goal by following all commands to the best node."""
         while self.misses[self.best] <= 1:
-            try:
-                end = _motion(self._problem, _commands(self._problem, self._way(self.best)[1])).q[-1]
-                self.misses[self.best] = self._problem.miss(end)
-            except SolverError:
-                self.misses[self.best] = np.inf
-            if self.misses[self.best] <= 1:
+            followed = self._followed(self.best, rng)
+            self.misses[self.best] = np.inf if followed is None else self._problem.miss(followed[0][-1])
+            if followed is not None and self.misses[self.best] <= 1:
+                self._found = followed
                 return True
             self.best = int(np.argmin(self.misses))
         return False
 
     def plan(self, monitor: Monitor) -> Plan:
-        """The way to the node nearest to the goal, as the simulator follows it."""
-        nodes, edges = self._way(self.best)
-        x = _commands(self._problem, edges)
-        ends = self._problem.hold * np.cumsum([0, *(len(edge.commands) for edge in edges)])
-        q = _motion(self._problem, x).q[ends]
-        outcome = x, self._problem.miss(q[-1]), tuple(monitor.history), monitor.converged, monitor.message
-        return Plan(*outcome, q, tuple(edges), len(self.q))
+        """What leads to the goal; nothing at all if it was not reached."""
+        q, edges = self._found
+        outcome = _commands(self._problem, edges), self._problem.miss(q[-1]), tuple(monitor.history)
+        return Plan(*outcome, monitor.converged, monitor.message, q, tuple(edges), len(self.q))
 
-    def _way(self, node: int) -> tuple[list[int], list[Edge]]:
-        """Nodes and edges from the start to a node."""
+    def _followed(self, node: int, rng: np.random.Generator) -> tuple[Array, list[Edge]] | None:
+        """Configurations and edges from the start to a node, with all ways through free space; None if one is blocked."""
         nodes, edges = [node], list[Edge]()
         while (edge := self._edges[nodes[-1]]) is not None:
-            edges.append(edge)
             nodes.append(self._parents[nodes[-1]])
-        return nodes[::-1], edges[::-1]
+            if edge.kind == "regrasp":
+                path = self._transfer.path(self.q[nodes[-1]], edge.commands[-1], rng)
+                if path is None:
+                    return None
+                edge = Edge("regrasp", path)
+            edges.append(edge)
+        edges.reverse()
+        ends = self._problem.hold * np.cumsum([0, *(len(edge.commands) for edge in edges)])
+        try:
+            return _motion(self._problem, _commands(self._problem, edges)).q[ends], edges
+        except SolverError:
+            return None
 
 
 def _commands(problem: Manipulation, edges: list[Edge]) -> Array:

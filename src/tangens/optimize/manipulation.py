@@ -171,7 +171,7 @@ def least_squares_within(B: Array, offset: Array, radius: float) -> Array:
     low, high = 0.0, float(np.linalg.norm(s * along)) / radius
     if length(low) <= radius:
         high = 0.0
-    for _ in range(40 if high else 0):
+    for _ in range(20 if high else 0):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if length(middle) <= radius else (middle, high)
     x: Array = Vt.T @ (s * along / (s * s + high))

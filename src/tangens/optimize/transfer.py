@@ -1,12 +1,13 @@
 """Fingers that let go: paths through free space while the object rests, and places near it to go to.
 
-A transfer has three legs. The fingers *retract* until all of them are clear of everything, *move*, straight or by one
-detour, and *approach* the new grasp as they would retract from it, backwards. Distances are MuJoCo's.
+A transfer has three legs. The fingers *retract* until all of them are clear of everything, *move*, straight or
+around what is in the way, and *approach* the new grasp as they would retract from it, backwards. Distances are MuJoCo's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import mujoco
 import numpy as np
@@ -19,7 +20,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _DIRECTIONS = 64  # ways to retract that are tried
-_DETOURS = 200  # detours that are tried
+_SUBGOALS = 500  # of the random trees
+_SHORTCUTS = 30
 
 
 class Transfer:
@@ -31,29 +33,60 @@ class Transfer:
         lower: least values of these.
         upper: largest values.
         clearance: least distance while moving; retracting and approaching lead to and from it.
+        stride: longest step of a path.
 
     """
 
-    def __init__(self, scene: Scene, fingers: Indices, lower: Array, upper: Array, clearance: float) -> None:
+    def __init__(
+        self, scene: Scene, fingers: Indices, lower: Array, upper: Array, *, clearance: float, stride: float
+    ) -> None:
         m = scene.model
         m.geom_gap[:] = clearance  # every contact nearer than the clearance is found
         m.geom_margin[:] = 0.0
         self._m, self._d = m, mujoco.MjData(m)
         self._fingers, self._lower, self._upper, self._clearance = fingers, lower, upper, clearance
+        self._stride = stride
         self._moving = _carried(m, fingers)
 
     def path(self, q: Array, grasp: Array, rng: np.random.Generator) -> Array | None:
         """Waypoints of the fingers from where they are in q to `grasp`, shape (k, nu), or None if none was found."""
-        away, back = self._retracted(q, q[self._fingers], rng), self._retracted(q, grasp, rng)
+        away, back = self.retracted(q, q[self._fingers], rng), self.retracted(q, grasp, rng)
         if away is None or back is None:
             return None
-        if self._free(q, away, back):
-            return np.stack([away, back, grasp])
-        for _ in range(_DETOURS):
-            detour = rng.uniform(self._lower, self._upper)
-            if self._free(q, away, detour) and self._free(q, detour, back):
-                return np.stack([away, detour, back, grasp])
+        move = self._move(q, away, back, rng)
+        return None if move is None else self._finely([q[self._fingers], *move, grasp])
+
+    def _move(self, q: Array, a: Array, b: Array, rng: np.random.Generator) -> list[Array] | None:
+        """Corners of a free way from a to b: straight, or where two random trees meet (RRT-Connect), made shorter."""
+        if self._free(q, a, b):
+            return [a, b]
+        trees = [[(a, -1)], [(b, -1)]]
+        for attempt in range(_SUBGOALS):
+            one, two = attempt % 2, (attempt + 1) % 2
+            if self._grow(q, trees[one], rng.uniform(self._lower, self._upper), self._stride):
+                new = trees[one][-1][0]
+                if self._grow(q, trees[two], new, np.inf):
+                    way = _back(trees[0])[::-1] + _back(trees[1])[1:]
+                    return self._shortened(q, way, rng)
         return None
+
+    def _grow(self, q: Array, tree: list[tuple[Array, int]], target: Array, most: float) -> bool:
+        """Add a node in the direction of a target, at most so far away; whether that worked."""
+        points = np.array([point for point, _ in tree])
+        nearest = int(np.linalg.norm(points - target, axis=1).argmin())
+        step = target - points[nearest]
+        new = points[nearest] + min(1.0, most / max(float(np.linalg.norm(step)), 1e-12)) * step
+        if not self._free(q, points[nearest], new):
+            return False
+        tree.append((new, nearest))
+        return True
+
+    def _shortened(self, q: Array, way: list[Array], rng: np.random.Generator) -> list[Array]:
+        for _ in range(_SHORTCUTS):
+            i, j = sorted(rng.choice(len(way), 2, replace=False)) if len(way) > 2 else (0, 1)
+            if j > i + 1 and self._free(q, way[i], way[j]):
+                way = way[: i + 1] + way[j:]
+        return way
 
     def distance(self, q: Array, fingers: Array) -> float:
         """How close the fingers are to each other and to all else, counted up to the clearance; negative inside."""
@@ -65,7 +98,7 @@ class Transfer:
         near = d.contact.dist[self._moving[d.contact.geom].any(axis=1)]
         return float(min(near.min(), self._clearance)) if len(near) else self._clearance
 
-    def _retracted(self, q: Array, fingers: Array, rng: np.random.Generator) -> Array | None:
+    def retracted(self, q: Array, fingers: Array, rng: np.random.Generator) -> Array | None:
         """A place nearby that is clear, and that is reached by moving away from everything all the time."""
         here = self.distance(q, fingers)
         if here >= self._clearance:
@@ -82,17 +115,32 @@ class Transfer:
 
     def _free(self, q: Array, a: Array, b: Array) -> bool:
         """Whether nothing is near on the way from a to b."""
-        count = int(np.ceil(np.linalg.norm(b - a) / self._clearance))
-        # Halves first: what is in the way of a long path is seldom near its ends.
-        for t in np.arange(1, count + 1)[_bisected(count)] / max(count, 1):
-            if self.distance(q, a + t * (b - a)) < self._clearance:
-                return False
-        return True
+        count = int(np.ceil(np.linalg.norm(b - a) / (2 * self._clearance)))
+        return all(self.distance(q, a + t * (b - a)) >= self._clearance for t in _bisected(count))
+
+    def _finely(self, corners: list[Array]) -> Array:
+        """The corners after the first, with waypoints between those that are more than a stride apart."""
+        out = list[Array]()
+        for a, b in zip(corners, corners[1:], strict=False):
+            count = max(int(np.ceil(np.linalg.norm(b - a) / self._stride)), 1)
+            out += [a + (i + 1) / count * (b - a) for i in range(count)]
+        return np.array(out)
 
 
-def _bisected(count: int) -> Indices:
-    """The numbers below `count`, in an order that halves what is left."""
-    return np.argsort([int(f"{i:016b}"[::-1], 2) for i in range(count)])
+@lru_cache(maxsize=1024)
+def _bisected(count: int) -> tuple[float, ...]:
+    """1/count, 2/count ... 1, in an order that halves what is left: what is in the way is seldom near the ends."""
+    order = np.argsort([int(f"{i:016b}"[::-1], 2) for i in range(count)])
+    return tuple((order + 1) / max(count, 1))
+
+
+def _back(tree: list[tuple[Array, int]]) -> list[Array]:
+    """From the last node to the root."""
+    out, node = list[Array](), len(tree) - 1
+    while node >= 0:
+        point, node = tree[node]
+        out.append(point)
+    return out
 
 
 def _carried(m: mujoco.MjModel, fingers: Indices) -> NDArray[np.bool_]:
