@@ -1,13 +1,14 @@
 """A rapidly exploring random tree for manipulation: smooth gradients choose its steps, and measure its distances.
 
-Nodes are configurations at rest. A subgoal for the object is drawn, or the goal itself taken, and the tree grows towards
-it from the node that needs the fewest commands, by the metric of `Manipulation`. A *push* is the command that should
-bring the object nearest to the subgoal; its child is where the simulator says it leads, and pushes go on while they
-help. Sometimes a *regrasp* comes first: the fingers retract, move through free space, and approach the object elsewhere.
-Several subgoals are pursued at once, each in its lane, because some contact models simulate many steps at the cost of one.
+Nodes are configurations at rest. A subgoal for the object is drawn, or the goal itself taken, and the tree grows
+towards it from the node that needs the fewest commands, by the metric of `Manipulation`. A *push* is the command that
+should bring the object nearest to the subgoal; its child is where the simulator says it leads, and pushes go on while
+they help. Sometimes a *regrasp* comes first: the fingers retract, move through free space, and approach the object
+elsewhere. Several subgoals are pursued at once, each in its lane: some contact models simulate many steps at the cost
+of a few.
 
-While the tree grows, only the arrival of a new grasp is simulated. Ways through free space are looked for when a node is
-at the goal, and it counts once the simulator has followed all commands that lead there.
+While the tree grows, only the arrival of a new grasp is simulated. Ways through free space are looked for when a node
+is at the goal, and it counts once the simulator has followed all commands that lead there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Plan(Outcome):
-    """What leads to the goal; empty if that was not reached. `x` are all commands; `cost` is the miss, in tolerances."""
+    """What leads to the goal; empty if that was not reached. `x` are all commands, `cost` is the miss in tolerances."""
 
     q: Array
     """Configurations from the start on, shape (edges + 1, nq)."""
@@ -299,7 +300,7 @@ class _Tree:
         return Plan(*outcome, monitor.converged, monitor.message, q, tuple(edges), len(self.q))
 
     def _followed(self, node: int, rng: np.random.Generator) -> tuple[Array, list[Edge]] | None:
-        """Configurations and edges from the start to a node, with all ways through free space; None if one is blocked."""
+        """Configurations and edges from the start to a node, as the simulator follows them; None if it cannot."""
         nodes, edges = [node], list[Edge]()
         while (edge := self._edges[nodes[-1]]) is not None:
             nodes.append(self._parents[nodes[-1]])

@@ -103,9 +103,11 @@ class Manipulation:
         """The start, with the object where it should be."""
         self.goal[coordinates] = _numbers("goal", goal, len(coordinates))
         simulator.rollout(State(self.goal, np.zeros(scene.nv)), 0)  # complains of quaternions that are none
-        self.region = tuple(_numbers("region", limit, len(self.object)) for limit in region)
-        if len(self.region) != 2 or (self.region[0] > self.region[1]).any():
-            raise OptionError("region must be a pair of perturbations, the lower ones first")
+        if np.ndim(region) == 0 or len(region) != 2:
+            raise OptionError(f"region={region!r} must be a pair of perturbations")
+        self.region = _numbers("region", region[0], len(self.object)), _numbers("region", region[1], len(self.object))
+        if (self.region[0] > self.region[1]).any():
+            raise OptionError(f"region={region!r} must be a pair of perturbations, the lower ones first")
         self._plain = not scene.joint_layout.quat_q
         self._stepper = stepper(simulator, smooth or simulator, self.fingers, self.hold, self.lanes)
 

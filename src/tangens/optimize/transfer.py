@@ -1,13 +1,15 @@
 """Fingers that let go: paths through free space while the object rests, and places near it to go to.
 
 A transfer has three legs. The fingers *retract* until all of them are clear of everything, *move*, straight or
-around what is in the way, and *approach* the new grasp as they would retract from it, backwards. Distances are MuJoCo's.
+around what is in the way, and *approach* the new grasp as they would retract from it, backwards. Distances are those
+of MuJoCo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -121,7 +123,7 @@ class Transfer:
     def _finely(self, corners: list[Array]) -> Array:
         """The corners after the first, with waypoints between those that are more than a stride apart."""
         out = list[Array]()
-        for a, b in zip(corners, corners[1:], strict=False):
+        for a, b in pairwise(corners):
             count = max(int(np.ceil(np.linalg.norm(b - a) / self._stride)), 1)
             out += [a + (i + 1) / count * (b - a) for i in range(count)]
         return np.array(out)
