@@ -25,6 +25,16 @@ _WARM = 1e-2  # how far a solution is moved into the interior before the next st
 _ROOM = 16  # pairs of a kind to make room for at first
 
 
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """jit. A step is a thousand small operations: on a CPU, what optimising each costs to compile never comes back."""
+    quick = {
+        "xla_cpu_use_fusion_emitters": False,
+        "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_parallel_codegen_split_count": 1,
+    }
+    return jax.jit(function, compiler_options=quick if jax.default_backend() == "cpu" else None)
+
+
 class InteriorEngine:
     """Steps and derivatives of one scene."""
 
@@ -70,7 +80,7 @@ class InteriorEngine:
             "step": lambda inputs, guess: function.solve(inputs, guess=warmed(guess, _WARM)),
         }
         if what not in self._compiled:
-            self._compiled[what] = jax.jit(makers[what])
+            self._compiled[what] = compiled(makers[what])
         return self._compiled[what](*arguments)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
@@ -83,7 +93,7 @@ class InteriorEngine:
                 at = {name: self._origin(name, state) for name in names}
                 return jax.jacfwd(lambda x: self._ends(state, x))(at)
 
-            self._compiled[names] = jax.jit(run)
+            self._compiled[names] = compiled(run)
         with jax.enable_x64(True):
             dq, dv = self._compiled[names]({"q": q, "v": v, "u": u, "tau": tau})
         blocks = {name: np.stack([np.asarray(dq[name]), np.asarray(dv[name])]) for name in names}
@@ -103,7 +113,7 @@ class InteriorEngine:
                 at = {name: self._origin(name, state) for name in names}
                 return jax.vjp(lambda x: self._ends(state, x), at)[1]((dq, dv))[0]
 
-            self._compiled[key] = jax.jit(run)
+            self._compiled[key] = compiled(run)
         with jax.enable_x64(True):
             back = self._compiled[key]({"q": q, "v": v, "u": u, "tau": tau}, dq, dv)
         blocks = {name: np.array(block) for name, block in back.items()}

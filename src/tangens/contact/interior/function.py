@@ -36,6 +36,7 @@ from tangens.contact.interior.system import (
     kinematics,
     left_of,
 )
+from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate
 from tangens.scene import Scene
@@ -173,7 +174,7 @@ class StepFunction:
         """Beyond this distance a pair cannot touch in this step [m]."""
         relative = bodies.twist2 - bodies.twist1
         point = (bodies.place1.position + bodies.place2.position) / 2
-        speed = jnp.linalg.norm(relative[:, 3:] + jnp.cross(relative[:, :3], point), axis=1)
+        speed = jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], point), axis=1)
         del group
         return 2 * problem.timestep * speed
 
