@@ -39,6 +39,7 @@ from tangens.contact.interior.system import (
 from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate
+from tangens.errors import OptionError
 from tangens.scene import Scene
 
 Array = jax.Array
@@ -92,8 +93,10 @@ class StepFunction:
         tau: Array | None = None,
         parameters: Mapping[str, Array] | None = None,
     ) -> tuple[Array, Array]:
-        """Take a step; differentiable by every argument."""
+        """Take a step; differentiable by every argument but the parameter `timestep`, which is frozen."""
         inputs: Inputs = {"q": jnp.asarray(q), "v": jnp.asarray(v), **(parameters or {})}
+        for name in inputs.keys() - {"q", "v", "timestep"} - self.parameters.keys():
+            raise OptionError(f"no parameter {name!r}: choose from {', '.join((*self.parameters, 'timestep'))}")
         if u is not None:
             inputs["u"] = jnp.asarray(u)
         if tau is not None:
@@ -105,11 +108,10 @@ class StepFunction:
         inputs: Inputs,
         relaxation: Array | float | None = None,
         guess: Iterate | None = None,
-        timestep: Array | float | None = None,
     ) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
         rho = self.settings.relaxation if relaxation is None else relaxation
-        problem, crowded = self.problem(inputs, jnp.asarray(rho), self.timestep if timestep is None else timestep)
+        problem, crowded = self.problem(inputs, jnp.asarray(rho))
         run = partial(
             method.solve,
             self.dynamics,
@@ -131,12 +133,13 @@ class StepFunction:
             integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded
         )
 
-    def problem(self, inputs: Inputs, relaxation: Array, timestep: Array | float) -> tuple[Problem, Array]:
+    def problem(self, inputs: Inputs, relaxation: Array) -> tuple[Problem, Array]:
         """The equations of a step, with the pairs that are near."""
+        timestep = jax.lax.stop_gradient(jnp.asarray(inputs.get("timestep", self.timestep)))
         values = {name: inputs.get(name, default) for name, default in self.parameters.items()}
         smooth = {name: value for name, value in values.items() if name in self.dynamics.parameters}
         q, v = inputs["q"], inputs["v"]
-        inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth)
+        inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth, timestep)
         detection = jnp.full_like(relaxation, _DETECTION) if self.settings.bilevel else relaxation
         problem = Problem(
             q,
@@ -145,7 +148,7 @@ class StepFunction:
             force,
             self.table.pairs(values),
             self._limits,
-            jnp.asarray(timestep),
+            timestep,
             relaxation,
             detection,
             jnp.asarray(self.settings.sharpness),
@@ -219,7 +222,7 @@ def _step_jvp(
     rho = function.settings.gradient_relaxation
     solution = taken if rho == function.settings.relaxation else function.solve(inputs, rho)
     dv = implicit(function, solution, inputs, changes)
-    h = function.timestep
+    h = solution.problem.timestep
 
     def end(q: Array, v: Array) -> Array:
         return integrate(function.dynamics.layout, q, h * v)
@@ -235,7 +238,7 @@ def implicit(function: StepFunction, solution: Solution, inputs: Inputs, changes
     inside, x = frames(function.dynamics, problem, x)
 
     def left(inputs: Inputs) -> Any:
-        again, _ = function.problem(inputs, problem.relaxation, problem.timestep)
+        again, _ = function.problem(inputs, problem.relaxation)
         return left_of(function.dynamics, again, x, inside)
 
     _, change = jax.jvp(left, (inputs,), (changes,))
