@@ -1,6 +1,6 @@
-"""The growth problem: by which factor must two convex shapes grow, or shrink, until they just touch?
+"""The growth problem: the factor by which two convex shapes must grow, or shrink, until they just touch.
 
-    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                                (paper 1, Eq. 14)
+    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                           (paper 1, Eq. 14)
 
 α > 1 means apart, α < 1 overlapping. At the solution, p is where the scaled shapes touch, and λᵀ∂g/∂p of either shape,
 the sensitivity of α (Eq. 15), is the normal. Slacks s and duals λ follow λ∘s = ρ: a relaxation ρ rounds corners off and
@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import solve_triangular
 
+from tangens.dynamics.screws import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array
@@ -66,7 +67,7 @@ class Linear(NamedTuple):
     """λᵀ∂g₁/∂p in the contact frame."""
     normal2: Array
     factor: Array
-    """Cholesky factor of the matrix of y, slacks and duals eliminated."""
+    """Inverse of the Cholesky factor of the matrix of y, slacks and duals eliminated."""
     rows_y: Array
     rows_d: Array
     mixed: Array
@@ -111,7 +112,7 @@ def frame_of(normal: Array, tangent: Array, dim: int) -> Array:
     t = tangent - n * (n @ tangent)
     spare = jnp.eye(3)[jnp.argmin(jnp.abs(n))]  # where the tangent given is along the normal
     t = unit(jnp.where(t @ t > 1e-8, t, spare - n * (n @ spare)))
-    return jnp.stack([n, t, jnp.cross(n, t)], axis=1)
+    return jnp.stack([n, t, vector_product(n, t)], axis=1)
 
 
 def length_of(shape1: Shape, shape2: Shape) -> Array:
@@ -161,7 +162,7 @@ def linearise(
 
     def rows2(y: Array, d: Array) -> Array:
         r = frame @ y[n]
-        point = x.point + r - d[3:] - jnp.cross(d[:3], r)
+        point = x.point + r - d[3:] - vector_product(d[:3], r)
         return shape2.rows(local(place2, dim, point), x.scale + y[0], x.inner[k:] + y[1 + dim + k :])
 
     def slope1(y: Array) -> Array:
@@ -184,7 +185,7 @@ def linearise(
         x.slack + jnp.concatenate([rows1(y), rows2(y, d), -x.scale[None]]),
         s1[n],
         s2[n],
-        _cholesky(h1 + h2 + rows_y.T @ (stiff * rows_y)),
+        _inverse_factor(h1 + h2 + rows_y.T @ (stiff * rows_y)),
         rows_y,
         rows_d,
         h2_d + rows_y.T @ (stiff * rows_d),
@@ -200,7 +201,7 @@ def respond(
     """Solve the linearised equations, what is left of them given, for a change of λ∘s by `target` and a motion d."""
     m, n = rows_of_1, slice(1, 1 + linear.frame.shape[1])
     pull = (target + x.dual * rows) / x.slack
-    y = cho_solve((linear.factor, True), -(stationarity + linear.rows_y.T @ pull) - linear.mixed @ d)
+    y = linear.factor.T @ (linear.factor @ (-(stationarity + linear.rows_y.T @ pull) - linear.mixed @ d))
     moved = linear.rows_y @ y + linear.rows_d @ d
     dual = pull + x.dual / x.slack * moved
     n1 = linear.bend1 @ y + linear.rows_y[:m, n].T @ dual[:m]
@@ -208,10 +209,15 @@ def respond(
     return Change(y, -rows - moved, dual, n1, n2)
 
 
-def _cholesky(matrix: Array) -> Array:
-    """Factor a matrix whose scales differ by 1/ρ²: scaled first, and kept from singular by a hair."""
+def _inverse_factor(matrix: Array) -> Array:
+    """L⁻¹ of a matrix LLᵀ whose scales differ by 1/ρ²: scaled first, and kept from singular by a hair.
+
+    Many right-hand sides follow, so that multiplying by the inverse is quicker than solving.
+    """
+    one = jnp.eye(len(matrix))
     scale = jax.lax.rsqrt(jnp.diagonal(matrix) + 1e-300)
-    return jnp.linalg.cholesky(matrix * scale[:, None] * scale + 1e-14 * jnp.eye(len(matrix))) / scale[:, None]
+    lower = jnp.linalg.cholesky(matrix * scale[:, None] * scale + 1e-14 * one)
+    return solve_triangular(lower, jnp.diag(scale), lower=True)
 
 
 def solve(

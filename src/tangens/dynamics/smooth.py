@@ -99,13 +99,15 @@ class SmoothDynamics:
         u: ArrayLike | None = None,
         tau: ArrayLike | None = None,
         parameters: Parameters | None = None,
+        timestep: ArrayLike | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         """Return the matrix and the force of M̃ (v⁺ − v) / h = f, the step's equation; M̃ holds implicit damping."""
+        h = self.timestep if timestep is None else timestep
         p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
         inertia, force = self._equations(p, q, v, u, tau)
         if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
             a, b, c = self._forces.damping(p).T
-            inertia += self.timestep * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
+            inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
         return inertia, force
 
     def mass_matrix(self, q: ArrayLike, parameters: Parameters | None = None) -> jax.Array:

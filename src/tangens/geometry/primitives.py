@@ -34,7 +34,7 @@ class HalfSpace(Shape):
         return 1
 
     def core(self, p: jax.Array) -> jax.Array:
-        return p - self.normal * (self.normal @ p)
+        return p - 1.2 * self.normal * jnp.maximum(self.normal @ p, 0.0)
 
     def rows(self, p: jax.Array, alpha: jax.Array, inner: jax.Array) -> jax.Array:
         return jnp.vdot(self.normal, p)[None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from tangens.contact.interior.function import Settings, Solution, StepFunction, warmed
 from tangens.dynamics.tangent_jax import difference, integrate
 from tangens.errors import NotDifferentiable, SceneError, SolverError, diverged
-from tangens.results import Contacts, Jacobian, SolverReport, Step
+from tangens.geometry import kind
+from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
 from tangens.scene import Scene
 from tangens.state import State
 
@@ -23,6 +26,21 @@ Array = NDArray[np.float64]
 _NEAR = 1.05  # contacts are reported of shapes that touch when grown by this factor
 _WARM = 1e-2  # how far a solution is moved into the interior before the next step starts there
 _ROOM = 16  # pairs of a kind to make room for at first
+_PARAMETER_FIELDS = (
+    "body_mass", "body_ipos", "body_iquat", "body_inertia", "body_subtreemass", "body_invweight0", "dof_damping",
+    "dof_armature", "dof_invweight0", "dof_M0", "geom_size", "geom_rbound", "geom_aabb", "bvh_aabb", "actuator_acc0",
+    "actuator_length0", "tendon_invweight0",
+)  # fmt: skip
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile: a step is a thousand small operations: on a CPU, what optimising each costs to compile never comes back."""
+    quick = {
+        "xla_cpu_use_fusion_emitters": False,
+        "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_parallel_codegen_split_count": 1,
+    }
+    return jax.jit(function, compiler_options=quick if jax.default_backend() == "cpu" else None)
 
 
 class InteriorEngine:
@@ -35,14 +53,15 @@ class InteriorEngine:
         self._make_room(_ROOM)
 
     def _make_room(self, capacity: int) -> None:
-        with jax.enable_x64(True):
-            self.function = StepFunction(self._scene, self._settings, capacity)
+        self.function, self._compiled = _shared(self._scene, self._settings, capacity)
         self._guess = None
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        own: dict[str, Any] = {name: self._scene.parameters[name] for name in self.function.parameters}
+        self._fixed = own | {"timestep": np.float64(self._scene.timestep)}
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
+        """Advance by one time step."""
         with jax.enable_x64(True):
-            solution = self._solve({"q": q, "v": v, "u": u, "tau": tau})
+            solution = self._solve({"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
             q_next, v_next = np.array(solution.q), np.array(solution.v)
         if not np.isfinite(v_next).all() or not np.isfinite(q_next).all():
             self._guess = None
@@ -54,7 +73,7 @@ class InteriorEngine:
         )
         return Step(State(q_next, v_next), lambda: self._contacts(solution), report)
 
-    def _solve(self, inputs: dict[str, Array]) -> Solution:
+    def _solve(self, inputs: dict[str, Any]) -> Solution:
         """Solve a step, with room for all pairs that are near."""
         while True:
             solution = self._run("step", inputs, self._guess) if self._guess is not None else self._run("cold", inputs)
@@ -66,26 +85,27 @@ class InteriorEngine:
     def _run(self, what: str, *arguments: Any) -> Any:
         function = self.function
         makers: dict[str, Callable[..., Any]] = {
-            "cold": lambda inputs: function.solve(inputs),
+            "cold": function.solve,
             "step": lambda inputs, guess: function.solve(inputs, guess=warmed(guess, _WARM)),
         }
         if what not in self._compiled:
-            self._compiled[what] = jax.jit(makers[what])
+            self._compiled[what] = compiled(makers[what])
         return self._compiled[what](*arguments)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
+        """Differentiate a step at the gradient's relaxation."""
         del with_force
         self._check(wrt)
-        names = tuple(wrt)
+        names, function = tuple(wrt), self.function
         if names not in self._compiled:
 
             def run(state: dict[str, Any]) -> Any:
-                at = {name: self._origin(name, state) for name in names}
-                return jax.jacfwd(lambda x: self._ends(state, x))(at)
+                at = {name: _origin(name, state) for name in names}
+                return jax.jacfwd(lambda x: _ends(function, state, x))(at)
 
-            self._compiled[names] = jax.jit(run)
+            self._compiled[names] = compiled(run)
         with jax.enable_x64(True):
-            dq, dv = self._compiled[names]({"q": q, "v": v, "u": u, "tau": tau})
+            dq, dv = self._compiled[names]({"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
         blocks = {name: np.stack([np.asarray(dq[name]), np.asarray(dv[name])]) for name in names}
         self._check_finite(blocks)
         return Jacobian(blocks)
@@ -93,38 +113,23 @@ class InteriorEngine:
     def pullback(
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
+        """Differentiate a step in reverse."""
         del dforce
         self._check(wrt)
         names = tuple(dict.fromkeys(("q", "v", "u", "tau", *wrt)))
-        key = ("pullback", names)
+        key, function = ("pullback", names), self.function
         if key not in self._compiled:
 
             def run(state: dict[str, Any], dq: Any, dv: Any) -> Any:
-                at = {name: self._origin(name, state) for name in names}
-                return jax.vjp(lambda x: self._ends(state, x), at)[1]((dq, dv))[0]
+                at = {name: _origin(name, state) for name in names}
+                return jax.vjp(lambda x: _ends(function, state, x), at)[1]((dq, dv))[0]
 
-            self._compiled[key] = jax.jit(run)
+            self._compiled[key] = compiled(run)
         with jax.enable_x64(True):
-            back = self._compiled[key]({"q": q, "v": v, "u": u, "tau": tau}, dq, dv)
+            back = self._compiled[key]({"q": q, "v": v, "u": u, "tau": tau, **self._fixed}, dq, dv)
         blocks = {name: np.array(block) for name, block in back.items()}
         self._check_finite(blocks)
         return blocks
-
-    def _origin(self, name: str, state: dict[str, Any]) -> Any:
-        """Where a derivative is taken: for q, at no displacement."""
-        if name == "q":
-            return jnp.zeros_like(state["v"])
-        return state[name] if name in state else jnp.asarray(self.function.parameters[name])
-
-    def _ends(self, state: dict[str, Any], x: dict[str, Any]) -> tuple[Any, Any]:
-        """Displacement from q⁺ and v⁺, as functions of displacements from q and of the other inputs."""
-        layout = self.function.dynamics.layout
-        inputs = {**state, **x}
-        if "q" in x:
-            inputs["q"] = integrate(layout, state["q"], x["q"])
-        known = {name: value for name, value in inputs.items() if name not in ("q", "v", "u", "tau")}
-        q, v = self.function(inputs["q"], inputs["v"], inputs["u"], inputs["tau"], known)
-        return difference(layout, jax.lax.stop_gradient(q), q), v
 
     def _check(self, wrt: Sequence[str]) -> None:
         if "size" in wrt:
@@ -170,11 +175,55 @@ class InteriorEngine:
             ):
                 column.append(values[near])
         if not columns[0]:
-            return Contacts(
-                np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), int), (), np.zeros(0)
-            )
+            return NO_CONTACTS._replace(activity=np.zeros(0))
         position, normals, distance, force, geom, activity = (np.concatenate(column) for column in columns)
         return Contacts(position, normals, distance, force, geom, (), activity)
+
+
+def _origin(name: str, state: dict[str, Any]) -> Any:
+    """Where a derivative is taken: for q, at no displacement."""
+    return jnp.zeros_like(state["v"]) if name == "q" else jnp.asarray(state[name])
+
+
+def _ends(function: StepFunction, state: dict[str, Any], x: dict[str, Any]) -> tuple[Any, Any]:
+    """Displacement from q⁺ and v⁺, as functions of displacements from q and of the other inputs."""
+    layout, inputs = function.dynamics.layout, {**state, **x}
+    if "q" in x:
+        inputs["q"] = integrate(layout, state["q"], x["q"])
+    known = {name: value for name, value in inputs.items() if name not in ("q", "v", "u", "tau")}
+    q, v = function(inputs["q"], inputs["v"], inputs["u"], inputs["tau"], known)
+    return difference(layout, jax.lax.stop_gradient(q), q), v
+
+
+_SHARED: dict[Any, tuple[StepFunction, dict[Any, Callable[..., Any]]]] = {}
+_KEPT = 32  # functions
+
+
+def _shared(scene: Scene, settings: Settings, capacity: int) -> tuple[StepFunction, dict[Any, Callable[..., Any]]]:
+    """The function of a scene and what has been compiled of it: shared by all scenes that differ in parameters only."""
+    shapes = tuple(
+        (name, kind(s), *(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(s)))
+        for name, s in scene.shapes.items()
+    )
+    key = (_structure(scene.shared_model), scene.geom_names, shapes, settings, capacity)
+    if key not in _SHARED:
+        while len(_SHARED) >= _KEPT:
+            del _SHARED[next(iter(_SHARED))]
+        with jax.enable_x64(True):
+            _SHARED[key] = StepFunction(scene, settings, capacity), {}
+    return _SHARED[key]
+
+
+def _structure(model: mujoco.MjModel) -> bytes:
+    """All of a model but its parameters, and what MuJoCo derives of them."""
+    m = copy.copy(model)
+    m.opt.gravity[:] = m.opt.timestep = 0
+    for field in _PARAMETER_FIELDS:
+        getattr(m, field)[:] = 0
+    m.geom_friction[:, 0] = 0
+    buffer = np.zeros(mujoco.mj_sizeModel(m), np.uint8)
+    mujoco.mj_saveModel(m, None, buffer)
+    return hashlib.sha256(buffer.tobytes()).digest()
 
 
 def _lengths(group: Any) -> Array:

@@ -29,15 +29,16 @@ from tangens.contact.interior.system import (
     Problem,
     Stop,
     all_bodies,
-    assemble,
     direction,
     frames,
     goals,
     kinematics,
     left_of,
 )
+from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate
+from tangens.errors import OptionError
 from tangens.scene import Scene
 
 Array = jax.Array
@@ -91,8 +92,10 @@ class StepFunction:
         tau: Array | None = None,
         parameters: Mapping[str, Array] | None = None,
     ) -> tuple[Array, Array]:
-        """Take a step; differentiable by every argument."""
+        """Take a step; differentiable by every argument but the parameter `timestep`, which is frozen."""
         inputs: Inputs = {"q": jnp.asarray(q), "v": jnp.asarray(v), **(parameters or {})}
+        for name in inputs.keys() - {"q", "v", "timestep"} - self.parameters.keys():
+            raise OptionError(f"no parameter {name!r}: choose from {', '.join((*self.parameters, 'timestep'))}")
         if u is not None:
             inputs["u"] = jnp.asarray(u)
         if tau is not None:
@@ -104,11 +107,10 @@ class StepFunction:
         inputs: Inputs,
         relaxation: Array | float | None = None,
         guess: Iterate | None = None,
-        timestep: Array | float | None = None,
     ) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
         rho = self.settings.relaxation if relaxation is None else relaxation
-        problem, crowded = self.problem(inputs, jnp.asarray(rho), self.timestep if timestep is None else timestep)
+        problem, crowded = self.problem(inputs, jnp.asarray(rho))
         run = partial(
             method.solve,
             self.dynamics,
@@ -126,16 +128,15 @@ class StepFunction:
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)
         v = outcome.x.v
-        return Solution(
-            integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded
-        )
+        return Solution(integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded)
 
-    def problem(self, inputs: Inputs, relaxation: Array, timestep: Array | float) -> tuple[Problem, Array]:
+    def problem(self, inputs: Inputs, relaxation: Array) -> tuple[Problem, Array]:
         """The equations of a step, with the pairs that are near."""
+        timestep = jax.lax.stop_gradient(jnp.asarray(inputs.get("timestep", self.timestep)))
         values = {name: inputs.get(name, default) for name, default in self.parameters.items()}
         smooth = {name: value for name, value in values.items() if name in self.dynamics.parameters}
         q, v = inputs["q"], inputs["v"]
-        inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth)
+        inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth, timestep)
         detection = jnp.full_like(relaxation, _DETECTION) if self.settings.bilevel else relaxation
         problem = Problem(
             q,
@@ -144,7 +145,7 @@ class StepFunction:
             force,
             self.table.pairs(values),
             self._limits,
-            jnp.asarray(timestep),
+            timestep,
             relaxation,
             detection,
             jnp.asarray(self.settings.sharpness),
@@ -173,7 +174,7 @@ class StepFunction:
         """Beyond this distance a pair cannot touch in this step [m]."""
         relative = bodies.twist2 - bodies.twist1
         point = (bodies.place1.position + bodies.place2.position) / 2
-        speed = jnp.linalg.norm(relative[:, 3:] + jnp.cross(relative[:, :3], point), axis=1)
+        speed = jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], point), axis=1)
         del group
         return 2 * problem.timestep * speed
 
@@ -196,9 +197,7 @@ def warmed(x: Iterate, push: float) -> Iterate:
 
     def of(u: Unknowns) -> Unknowns:
         grown = u.growth._replace(slack=u.growth.slack + push, dual=u.growth.dual + push)
-        return u._replace(
-            growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push
-        )
+        return u._replace(growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push)
 
     return Iterate(x.v, tuple(of(u) for u in x.pairs), Stop(x.limits.push + push, x.limits.gap + push))
 
@@ -218,7 +217,7 @@ def _step_jvp(
     rho = function.settings.gradient_relaxation
     solution = taken if rho == function.settings.relaxation else function.solve(inputs, rho)
     dv = implicit(function, solution, inputs, changes)
-    h = function.timestep
+    h = solution.problem.timestep
 
     def end(q: Array, v: Array) -> Array:
         return integrate(function.dynamics.layout, q, h * v)
@@ -234,7 +233,7 @@ def implicit(function: StepFunction, solution: Solution, inputs: Inputs, changes
     inside, x = frames(function.dynamics, problem, x)
 
     def left(inputs: Inputs) -> Any:
-        again, _ = function.problem(inputs, problem.relaxation, problem.timestep)
+        again, _ = function.problem(inputs, problem.relaxation)
         return left_of(function.dynamics, again, x, inside)
 
     _, change = jax.jvp(left, (inputs,), (changes,))
@@ -251,5 +250,8 @@ def _limits(m: mujoco.MjModel) -> Limits:
     both = np.repeat(joints, 2)
     side = np.tile([0, 1], len(joints))
     return Limits(
-        np.asarray(m.jnt_qposadr[both]), np.asarray(m.jnt_dofadr[both]), 1.0 - 2.0 * side, m.jnt_range[both, side]
-    )  # type: ignore[arg-type]
+        jnp.asarray(m.jnt_qposadr[both]),
+        jnp.asarray(m.jnt_dofadr[both]),
+        jnp.asarray(1.0 - 2.0 * side),
+        jnp.asarray(m.jnt_range[both, side]),
+    )

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 
 from tangens.collision import growth
 from tangens.collision.growth import Growth, Place
+from tangens.dynamics.screws import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array
@@ -177,7 +178,7 @@ def _growth(
     weight = sharpness * sum_of_scales(pair)
     linear = growth.linearise(pair.shape1, place1, pair.shape2, place2, x.growth, frame, weight)
     twist = bodies.twist2 - bodies.twist1
-    at_point = twist.at[3:].add(jnp.cross(twist[:3], x.growth.point))
+    at_point = twist.at[3:].add(vector_product(twist[:3], x.growth.point))
     return linear, (jnp.zeros(frame.shape[1]), linear.normal1, linear.normal2, x.push, x.grip, at_point)
 
 
@@ -196,14 +197,14 @@ def _contact(
     normal = frame @ (mean / size)
     tangents = growth.frame_of(normal, frame[:, 1], dim)[:, 1:]
     force, arm = push / sharpness, frame @ c
-    slip = pair.friction * (tangents.T @ (twist[3:] + jnp.cross(twist[:3], arm)))
+    slip = pair.friction * (tangents.T @ (twist[3:] + vector_product(twist[:3], arm)))
     rub, torque = pair.friction * (tangents @ grip[:slides]), normal * jnp.sum(pair.torsion * grip[slides:])
     f1, f2 = -force * (frame @ n1) - rub, -force * (frame @ n2) + rub
     return (
         force * size,
         jnp.concatenate([slip, pair.torsion * (normal @ twist[:3])]),
-        jnp.concatenate([jnp.cross(arm, f1) - torque, f1]),
-        jnp.concatenate([jnp.cross(arm, f2) + torque, f2]),
+        jnp.concatenate([vector_product(arm, f1) - torque, f1]),
+        jnp.concatenate([vector_product(arm, f2) + torque, f2]),
     )
 
 

@@ -2,9 +2,9 @@
 
     M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of limits),      q⁺ = q ⊕ h·v⁺
 
-Contact is judged where the step ends, at q⁺. The unknowns of a pair touch the rest by the frames and twists of two bodies
+Contact is judged where the step ends, at q⁺. A pair's unknowns touch the rest by the frames and twists of two bodies
 only, so Newton's matrix is an arrow: each pair is eliminated on its own, all pairs of a kind at once, and what it adds
-to the velocities' system is one block. The axes of joints turn as q⁺ changes; `turning` is what that does to the forces.
+to the velocities' system is one block. Joint axes turn as q⁺ changes; `turning` is what that does to the forces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tangens.contact.interior.pair import (
     residual,
     respond,
 )
-from tangens.dynamics.screws import Screws, cross
+from tangens.dynamics.screws import Screws, cross, vector_product
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 
@@ -109,16 +109,18 @@ class System(NamedTuple):
     """Twist of each body by v⁺, counting that its axes turn."""
     pairs: tuple[Linear, ...]
     lifts: tuple[Array, ...]
+    reactions: tuple[Array, ...]
+    """How each pair's unknowns and wrenches follow motions of its bodies, packed, (n, 12)."""
 
 
 def lift(p: Array) -> Array:
     """The matrix that takes a twist about the origin to (ω, velocity at p); its transpose brings wrenches back."""
-    return jnp.eye(6).at[3:, :3].set(jnp.cross(jnp.eye(3), p).T)
+    return jnp.eye(6).at[3:, :3].set(vector_product(jnp.eye(3), p).T)
 
 
 def dual_cross(x: Array, w: Array) -> Array:
     """How a wrench changes that is carried along by the displacement x."""
-    return jnp.concatenate([jnp.cross(x[:3], w[:3]) + jnp.cross(x[3:], w[3:]), jnp.cross(x[:3], w[3:])])
+    return jnp.concatenate([vector_product(x[:3], w[:3]) + vector_product(x[3:], w[3:]), vector_product(x[:3], w[3:])])
 
 
 def bodies_of(pair: Pair, screws: Screws, twist: Array) -> Bodies:
@@ -171,7 +173,7 @@ def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tupl
         frame = bodies.place1.rotation @ local
         one = jax.vmap(residual, (0, 0, 0, 0, None, None))
         rest, w1, w2 = one(group, u, bodies, frame, problem.sharpness, shift_of(problem, u))
-        force = force + _joint_forces(group, jacobian, jax.vmap(lift)(u.growth.point), w1, w2)
+        force = force + forces_of(group, jacobian, jax.vmap(lift)(u.growth.point), w1, w2)
         left.append(rest)
     force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
     return Left(problem.inertia @ (x.v - problem.v) / problem.timestep - force, tuple(left), _limit(problem, x))
@@ -182,7 +184,7 @@ def _limit(problem: Problem, x: Iterate) -> Array:
     return x.limits.gap - problem.limits.sign * (end - problem.limits.bound)
 
 
-def _joint_forces(group: Pair, jacobian: Array, lifts: Array, w1: Array, w2: Array) -> Array:
+def forces_of(group: Pair, jacobian: Array, lifts: Array, w1: Array, w2: Array) -> Array:
     """Joint forces of wrenches about the contact points."""
     wrench = jnp.zeros(jacobian.shape[:2], w1.dtype)
     wrench = wrench.at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
@@ -202,14 +204,16 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
     nb = len(mask)
     wrench, stiff = jnp.zeros((nb, 6)), jnp.zeros((2, nb, nb, 6, 6))
-    force, pairs, left, linears, lifts = problem.force, list[Unknowns](), list[Residual](), list[Linear](), list[Array]()
+    pairs, left, linears = list[Unknowns](), list[Residual](), list[Linear]()
+    lifts, reactions = list[Array](), list[Array]()
     for group, u in zip(problem.groups, x.pairs, strict=True):
         bodies, a, b = all_bodies(group, screws, twist), group.body1, group.body2
         frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
         one = jax.vmap(linearise, (0, 0, 0, 0, None, None))
         linear = one(group, u_aligned, bodies, frame, problem.sharpness, shift_of(problem, u))
         at = jax.vmap(lift)(u.growth.point)
-        blocks = jax.vmap(_stiffness)(group, u_aligned, linear, at, bodies.twist2 - bodies.twist1)
+        reaction = jax.vmap(_reaction)(group, u_aligned, linear)
+        blocks = jax.vmap(_stiffness)(linear, reaction[:, -12:], at, bodies.twist2 - bodies.twist1)
         for side, other, block in ((a, a, 0), (a, b, 1), (b, a, 2), (b, b, 3)):
             stiff = stiff.at[:, side, other].add(jnp.swapaxes(blocks[:, block], 0, 1))
         wrench = wrench.at[a].add(jnp.einsum("kji,kj->ki", at, linear.wrench1))
@@ -218,41 +222,46 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
         left.append(linear.residual)
         linears.append(linear)
         lifts.append(at)
+        reactions.append(reaction)
 
     carried_wrench = jnp.einsum("bk,bi->ki", mask, wrench)
     turning = -jnp.einsum("jk,jki,ki->kj", carried, cross(axes[:, None], axes[None]), carried_wrench) @ path
-    force = force + jnp.einsum("bin,bi->n", jacobian, wrench)
+    force = problem.force + jnp.einsum("bin,bi->n", jacobian, wrench)
     force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
     wall = jnp.zeros_like(x.v).at[problem.limits.v].add(h * x.limits.push / x.limits.gap)
     change = jnp.einsum("abij,bjn->ain", stiff[0], moves) + jnp.einsum("abij,bjn->ain", stiff[1], twists)
     matrix = problem.inertia / h + jnp.diag(wall) + turning - jnp.einsum("bin,bim->nm", jacobian, change)
     x = x._replace(pairs=tuple(pairs))
     rest = Left(problem.inertia @ (x.v - problem.v) / h - force, tuple(left), _limit(problem, x))
-    return System(rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts)), x
+    return System(rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), tuple(reactions)), x
 
 
-def _stiffness(pair: Pair, x: Unknowns, linear: Linear, at: Array, twist: Array) -> Array:
+def _reaction(pair: Pair, x: Unknowns, linear: Linear) -> Array:
+    """How a pair's unknowns, then the wrenches on bodies 1 and 2, follow unit motions: six of d, six of nu."""
+    nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x)))
+    left, goal = nothing
+    return jax.vmap(lambda e: _packed(*respond(pair, x, linear, left, goal, e[:6], e[6:])), out_axes=1)(jnp.eye(12))
+
+
+def _packed(*answer: Any) -> Array:
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(answer)])
+
+
+def _stiffness(linear: Linear, wrenches: Array, at: Array, twist: Array) -> Array:
     """How the wrenches on both bodies change with the bodies' displacements and twists, (4, 2, 6, 6).
 
     First axis: on 1 by 1, on 1 by 2, on 2 by 1, on 2 by 2. Second: by displacement, by twist; all about the origin.
     """
-    nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x)))
-
-    def unit_motion(e: Array) -> tuple[Array, Array]:
-        _, w1, w2 = respond(pair, x, linear, *nothing, e[:6], e[6:])
-        return w1, w2
-
-    blocks = []
-    carry = jax.vmap(lambda e: cross(e, at @ twist), out_axes=1)(jnp.eye(6))
-    for unit, wrench in zip(
-        jax.vmap(unit_motion, out_axes=1)(jnp.eye(12)), (linear.wrench1, linear.wrench2), strict=True
-    ):
-        by_move, by_twist = at.T @ unit[:, :6] @ at, at.T @ unit[:, 6:] @ at
-        # What moves with body 1 takes the relative twist and the wrench along.
-        along = jax.vmap(lambda e, w=wrench: dual_cross(e, w), out_axes=1)(jnp.eye(6))
-        own = at.T @ (along - unit[:, 6:] @ carry) @ at
-        blocks += [jnp.stack([own - by_move, -by_twist]), jnp.stack([by_move, by_twist])]
-    return jnp.stack(blocks)
+    units = jnp.stack([wrenches[:6], wrenches[6:]])
+    by_move, by_twist = at.T @ units[:, :, :6] @ at, at.T @ units[:, :, 6:] @ at
+    # What moves with body 1 takes the relative twist and the wrenches along.
+    one = jnp.eye(6)
+    carry = jax.vmap(lambda e: cross(e, at @ twist), out_axes=1)(one)
+    both = jnp.stack([linear.wrench1, linear.wrench2])
+    along = jax.vmap(jax.vmap(dual_cross, (0, None), 1), (None, 0))(one, both)
+    own = at.T @ (along - units[:, :, 6:] @ carry) @ at
+    first, second = jnp.stack([own - by_move, -by_twist], 1), jnp.stack([by_move, by_twist], 1)
+    return jnp.stack([first, second], 1).reshape(4, 2, 6, 6)
 
 
 def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: Left, target: Goals) -> Iterate:
@@ -261,41 +270,59 @@ def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: L
     Sticking friction and closed contacts are stiff as 1/ρ. At small ρ, what rounding leaves of the forces that have to
     balance is worth a second solve.
     """
-    _, given = _follow(problem, x, system, left, target, jnp.zeros_like(x.v))
+    none = jnp.zeros(6)
+    answer = jax.vmap(lambda pair, u, linear, rest, goal: _packed(*respond(pair, u, linear, rest, goal, none, none)))
+    alone = tuple(answer(*a) for a in zip(problem.groups, x.pairs, system.pairs, left.pairs, target.pairs, strict=True))
+    limits = problem.limits
+    stop_gap = -left.limits
+    stop_push = (target.limits - x.limits.push * stop_gap) / x.limits.gap
+    given = _joint_forces(problem, system, alone).at[limits.v].add(limits.sign * stop_push)
     dv = lu_solve(factor, given - left.v)
-    change, given = _follow(problem, x, system, left, target, dv)
-    missing = given - left.v - problem.inertia @ dv / problem.timestep - system.turning @ dv
+    answers = _following(problem, x, system, alone, dv)
+    wall = jnp.zeros_like(dv).at[limits.v].add(problem.timestep * x.limits.push / x.limits.gap)
+    force = _joint_forces(problem, system, answers).at[limits.v].add(limits.sign * stop_push)
+    missing = force - left.v - problem.inertia @ dv / problem.timestep - system.turning @ dv - wall * dv
     again = lu_solve(factor, missing)
-    nothing = jax.tree.map(jnp.zeros_like, (left, target))
-    more, _ = _follow(problem, x, system, *nothing, again)
-    return jax.tree.map(jnp.add, change, more)
+    answers, dv = _following(problem, x, system, answers, again), dv + again
+    push = limits.sign * problem.timestep * dv[limits.v]
+    pairs = tuple(_unpacked(u, answer) for u, answer in zip(x.pairs, answers, strict=True))
+    return Iterate(dv, pairs, Stop(stop_push - x.limits.push / x.limits.gap * push, stop_gap + push))
 
 
-def _follow(
-    problem: Problem, x: Iterate, system: System, left: Left, target: Goals, dv: Array
-) -> tuple[Iterate, Array]:
-    """How all unknowns follow a change of the velocities, and the change of joint forces that comes of it."""
+def _following(
+    problem: Problem, x: Iterate, system: System, answers: tuple[Array, ...], dv: Array
+) -> tuple[Array, ...]:
+    """Packed answers of all pairs, plus what comes of a change dv of the velocities."""
     moves, twists, twist = system.moves @ dv, system.twists @ dv, system.jacobian @ x.v
-    force, pairs = jnp.zeros_like(dv), list[Unknowns]()
 
-    def one(
-        pair: Pair, u: Unknowns, linear: Linear, at: Array, rest: Residual, goal: Products
-    ) -> tuple[Unknowns, Array, Array]:
+    def one(pair: Pair, linear: Linear, at: Array, reaction: Array, answer: Array) -> Array:
         a, b = pair.body1, pair.body2
         own = at @ moves[a]
         d, nu = at @ moves[b] - own, at @ (twists[b] - twists[a]) - cross(own, at @ (twist[b] - twist[a]))
-        change, w1, w2 = respond(pair, u, linear, rest, goal, d, nu)
-        grown = change.growth._replace(point=change.growth.point + own[3:])
-        return change._replace(growth=grown), w1 + dual_cross(own, linear.wrench1), w2 + dual_cross(own, linear.wrench2)
+        answer = answer + reaction @ jnp.concatenate([d, nu])
+        # The point and the wrenches move along with body 1.
+        carried = jnp.concatenate([dual_cross(own, linear.wrench1), dual_cross(own, linear.wrench2)])
+        return answer.at[:3].add(own[3:]).at[-12:].add(carried)
 
-    for group, u, linear, at, rest, goal in zip(
-        problem.groups, x.pairs, system.pairs, system.lifts, left.pairs, target.pairs, strict=True
-    ):
-        change, w1, w2 = jax.vmap(one)(group, u, linear, at, rest, goal)
-        force += _joint_forces(group, system.jacobian, at, w1, w2)
-        pairs.append(change)
-    limits = problem.limits
-    gap = -left.limits + limits.sign * problem.timestep * dv[limits.v]
-    push = (target.limits - x.limits.push * gap) / x.limits.gap
-    force = force.at[limits.v].add(limits.sign * push)
-    return Iterate(dv, tuple(pairs), Stop(push, gap)), force
+    return tuple(
+        jax.vmap(one)(*a)
+        for a in zip(problem.groups, system.pairs, system.lifts, system.reactions, answers, strict=True)
+    )
+
+
+def _unpacked(like: Unknowns, answers: Array) -> Unknowns:
+    leaves, tree = jax.tree.flatten(like)
+    parts, at = list[Array](), 0
+    for leaf in leaves:
+        size = leaf[0].size
+        parts.append(answers[:, at : at + size].reshape(leaf.shape))
+        at += size
+    return jax.tree.unflatten(tree, parts)
+
+
+def _joint_forces(problem: Problem, system: System, answers: tuple[Array, ...]) -> Array:
+    """Joint forces of the wrenches in packed answers."""
+    force = jnp.zeros(system.jacobian.shape[2])
+    for group, at, answer in zip(problem.groups, system.lifts, answers, strict=True):
+        force += forces_of(group, system.jacobian, at, answer[:, -12:-6], answer[:, -6:])
+    return force
