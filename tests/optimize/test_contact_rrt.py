@@ -26,7 +26,7 @@ BOX, FINGERS = slice(0, 3), slice(3, 7)
 def task(goal: Any = (0.1, 0.05, 0.8), keyframe: str = "home", **options: Any) -> Manipulation:
     """Move the box of the bundled scene."""
     region = [-0.2, -0.2, -1.5], [0.2, 0.2, 1.5]
-    defaults = {"tolerance": [0.01, 0.01, 0.1], "region": region, "grasp": GRASPS, "smooth": SMOOTH}
+    defaults: dict[str, Any] = {"tolerance": [0.01, 0.01, 0.1], "region": region, "grasp": GRASPS, "smooth": SMOOTH}
     return Manipulation(STEPS, STEPS.initial_state(keyframe), "box", goal, **defaults | options)
 
 

@@ -103,7 +103,7 @@ class Manipulation:
         """The start, with the object where it should be."""
         self.goal[coordinates] = _numbers("goal", goal, len(coordinates))
         simulator.rollout(State(self.goal, np.zeros(scene.nv)), 0)  # complains of quaternions that are none
-        if np.ndim(region) == 0 or len(region) != 2:
+        if not isinstance(region, (tuple, list)) or len(region) != 2:
             raise OptionError(f"region={region!r} must be a pair of perturbations")
         self.region = _numbers("region", region[0], len(self.object)), _numbers("region", region[1], len(self.object))
         if (self.region[0] > self.region[1]).any():
@@ -149,7 +149,8 @@ class Manipulation:
 
     def _local(self, by_u: Array) -> Local:
         B = by_u[self.object] / self.tolerance[:, None]
-        return Local(B, np.linalg.inv(self.reach**2 * B @ B.T + _DRIFT**2 * np.eye(len(B))))
+        spread = self.reach**2 * B @ B.T + _DRIFT**2 * np.eye(len(B))
+        return Local(B, np.linalg.inv(spread).astype(np.float64, copy=False))
 
 
 class Local(NamedTuple):

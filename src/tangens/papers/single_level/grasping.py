@@ -93,9 +93,9 @@ def _plot(problem: Manipulation, one: Attempt, file: Path) -> Path:
     rows = -(-len(grasps) // columns)
     figure, axes = new_figure(rows, columns, width=3.2 * columns, height=3.2 * rows)
     panels = np.atleast_1d(axes).ravel()
-    goal = outlines(problem.simulator.scene, problem.goal)[0]
+    goal = np.array(outlines(problem.simulator.scene, problem.goal)[0])
     for number, (panel, poses) in enumerate(zip(panels, grasps, strict=False)):
-        panel.plot(*np.append(goal, np.array(goal)[:, :1], axis=1), color="0.4", linestyle="--", linewidth=1)
+        panel.plot(*np.hstack([goal, goal[:, :1]]), color="0.4", linestyle="--", linewidth=1)
         for share, q in zip(np.linspace(0, 1, len(poses)), poses, strict=True):
             box, *tips = outlines(problem.simulator.scene, q)
             panel.fill(*box, facecolor=(0.25, 0.5, 0.75, 0.08), edgecolor=(0.25, 0.5, 0.75, 0.2 + 0.8 * share))
