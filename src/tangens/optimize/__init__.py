@@ -17,13 +17,13 @@ controls of the cheapest one.
 A `Manipulation` is an object, its goal, and fingers to move it; `contact_rrt` plans how, and where to touch it.
 """
 
-from tangens.optimize.contact_rrt import Edge, Plan, contact_rrt, replay
 from tangens.optimize.control import ControlProblem
 from tangens.optimize.costs import Cost, Effort, Expansion, Position, TargetState
 from tangens.optimize.dynamic_programming import ilqr
 from tangens.optimize.least_squares import gauss_newton, gradient_descent
 from tangens.optimize.manipulation import Manipulation
 from tangens.optimize.problems import LeastSquares, by_differences, initial_condition, inverse_dynamics
+from tangens.optimize.random_tree import Edge, Plan, contact_rrt, replay
 from tangens.optimize.result import ControlResult, Iteration, Outcome, Result
 from tangens.optimize.search import stochastic_search
 from tangens.optimize.shooting import multiple_shooting
