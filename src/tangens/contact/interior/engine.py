@@ -34,7 +34,7 @@ _PARAMETER_FIELDS = (
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile: a step is a thousand small operations: on a CPU, what optimising each costs to compile never comes back."""
+    """Compile a function of a thousand small operations: optimising each of them would take longer than it saves."""
     quick = {
         "xla_cpu_use_fusion_emitters": False,
         "xla_llvm_disable_expensive_passes": True,
@@ -177,7 +177,7 @@ class InteriorEngine:
         if not columns[0]:
             return NO_CONTACTS._replace(activity=np.zeros(0))
         position, normals, distance, force, geom, activity = (np.concatenate(column) for column in columns)
-        return Contacts(position, normals, distance, force, geom, (), activity)
+        return Contacts(position, normals, distance, force, geom.astype(int), (), activity)
 
 
 def _origin(name: str, state: dict[str, Any]) -> Any:

@@ -89,7 +89,10 @@ class PairTable:
                     continue
                 a, b = sorted([(*place[one, first], one), (*place[two, second], two)])
                 found[a[0], b[0]].append((a[1], b[1], a[2], b[2]))
-        return tuple(Group(*kinds, *np.array(rows)[:, :2].T, np.array(rows)[:, 2:]) for kinds, rows in found.items())
+        return tuple(
+            Group(k1, k2, np.array(rows)[:, 0], np.array(rows)[:, 1], np.array(rows)[:, 2:])
+            for (k1, k2), rows in found.items()
+        )
 
     def pairs(self, parameters: Mapping[str, Array]) -> tuple[Pair, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
