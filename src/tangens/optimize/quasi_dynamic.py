@@ -66,7 +66,10 @@ class OneByOne:
     def _end(self, q: Array, u: Array) -> Array:
         state = self._at_rest(q)
         for _ in range(self._hold):
-            state = self._simulator.step(state, u).state
+            step = self._simulator.step(state, u)
+            if not step.solver.converged:
+                raise SolverError("the contact solver did not converge")
+            state = step.state
         return state.q
 
     def _slope(self, q: Array) -> Array:
@@ -98,20 +101,23 @@ class Together:
         with jax.enable_x64(True):
             step = StepFunction(scene, simulator.contact.settings)
 
-        def end(q: Any, u: Any) -> Any:
-            v = jnp.zeros(scene.nv)
+        def end(q: Any, u: Any) -> tuple[Any, Any]:
+            v, fine = jnp.zeros(scene.nv), jnp.ones((), bool)
             for _ in range(hold):
-                q, v = step(q, v, u)
-            return q
+                solution = step.solve({"q": q, "v": v, "u": u})
+                q, v, fine = solution.q, solution.v, fine & solution.outcome.converged
+            return q, fine
 
         def expand(q: Any, u: Any) -> tuple[Any, Any]:
-            after = end(q, u)
+            after, fine = end(q, u)
 
             def moved(u: Any) -> Any:
-                there = end(after, u)
-                return difference(scene.joint_layout, jax.lax.stop_gradient(there), there)
+                q, v = after, jnp.zeros(scene.nv)
+                for _ in range(hold):
+                    q, v = step(q, v, u)
+                return difference(scene.joint_layout, jax.lax.stop_gradient(q), q)
 
-            return after, jax.jacfwd(moved)(after[fingers])
+            return jnp.where(fine, after, jnp.nan), jax.jacfwd(moved)(after[fingers])
 
         self._expand, self._lanes, self._jax = jax.jit(jax.vmap(expand)), lanes, jax
 

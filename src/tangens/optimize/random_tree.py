@@ -313,9 +313,10 @@ class _Tree:
         edges.reverse()
         ends = self._problem.hold * np.cumsum([0, *(len(edge.commands) for edge in edges)])
         try:
-            return _motion(self._problem, _commands(self._problem, edges)).q[ends], edges
+            motion = _motion(self._problem, _commands(self._problem, edges))
         except SolverError:
             return None
+        return (motion.q[ends], edges) if all(report.converged for report in motion.solver) else None
 
 
 def _commands(problem: Manipulation, edges: list[Edge]) -> Array:

@@ -24,7 +24,7 @@ from tangens.simulate import Simulator
 
 Array = NDArray[np.float64]
 
-SMOOTH = SingleLevel(relaxation=1e-5, gradient_relaxation=3e-3)
+SMOOTH = SingleLevel(relaxation=1e-5, gradient_relaxation=3e-3, max_iterations=25)
 GOAL = (0.15, 0.1, np.pi / 2)  # x [m], z [m], angle [rad]
 TOLERANCE = (0.01, 0.01, 0.1)
 REGION = ((-0.3, -0.3, -np.pi), (0.3, 0.3, np.pi))
