@@ -93,6 +93,7 @@ class Together:
         import jax
         import jax.numpy as jnp
 
+        from tangens.contact.interior.engine import compiled
         from tangens.contact.interior.function import StepFunction
         from tangens.dynamics.tangent_jax import difference
 
@@ -119,7 +120,7 @@ class Together:
 
             return jnp.where(fine, after, jnp.nan), jax.jacfwd(moved)(after[fingers])
 
-        self._expand, self._lanes, self._jax = jax.jit(jax.vmap(expand)), lanes, jax
+        self._expand, self._lanes, self._jax = compiled(jax.vmap(expand)), lanes, jax
 
     def expand(self, q: Array, u: Array) -> Expansions:
         """From configurations (n, nq) at rest under commands (n, nu)."""

@@ -188,6 +188,7 @@ class _Tree:
         self._edges: list[Edge | None] = []
         self._local: list[Local] = []
         self._failures: list[int] = []
+        self._blocked = set[int]()
         self._found: tuple[Array, list[Edge]] = (problem.start[None], [])
         stay = problem.start[problem.fingers]
         (root,) = problem.expand(problem.start[None], stay[None])
@@ -305,8 +306,11 @@ class _Tree:
         while (edge := self._edges[nodes[-1]]) is not None:
             nodes.append(self._parents[nodes[-1]])
             if edge.kind == "regrasp":
-                path = self._transfer.path(self.q[nodes[-1]], edge.commands[-1], rng)
+                path = None
+                if nodes[-2] not in self._blocked:
+                    path = self._transfer.path(self.q[nodes[-1]], edge.commands[-1], rng)
                 if path is None:
+                    self._blocked.add(nodes[-2])
                     return None
                 edge = Edge("regrasp", path)
             edges.append(edge)
@@ -316,7 +320,11 @@ class _Tree:
             motion = _motion(self._problem, _commands(self._problem, edges))
         except SolverError:
             return None
-        return (motion.q[ends], edges) if all(report.converged for report in motion.solver) else None
+        failed = [t for t, report in enumerate(motion.solver) if not report.converged]
+        if failed:  # pushes were simulated before, so a regrasp is to blame, or what it has changed
+            self._blocked.add(nodes[::-1][int(np.searchsorted(ends, failed[0], side="right"))])
+            return None
+        return motion.q[ends], edges
 
 
 def _commands(problem: Manipulation, edges: list[Edge]) -> Array:
