@@ -1,8 +1,8 @@
 """Fig. 4, Sec. V and App. C: a box flat on the ground.
 
 Collision detection alone cannot say where on the shared face the contact is: the Jacobian of its optimality conditions
-(Eq. 19) is rank-deficient. With the dynamics (Eq. 59), the contact must be under the centre of mass, and the rank is full.
-Both Jacobians are differences of the equations themselves (Eqs. 18 and 58), at the solution the paper gives.
+(Eq. 19) is rank-deficient. With the dynamics (Eq. 59), the contact must be under the centre of mass: full rank. Both
+Jacobians are differences of the equations themselves (Eqs. 18 and 58), at the solution the paper gives.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
 
 
 def collision_solution() -> Array:
-    """v_col = (p, α, γ_p, γ_n, γ_α, s_p, s_n, s_α) of footnote 4."""
+    """Unknowns v_col = (p, α, γ_p, γ_n, γ_α, s_p, s_n, s_α) of footnote 4."""
     return np.array([0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1, 2, 1, 0, 1], dtype=float)
 
 
@@ -77,7 +77,7 @@ def collision_equations(unknowns: Array, place: Array = PLACE, angle: float = 0.
 
 
 def solution() -> Array:
-    """v = (x⁺, θ⁺, γ, s_γ, v_col) of App. C; γ is the impulse of the weight."""
+    """Unknowns v = (x⁺, θ⁺, γ, s_γ, v_col) of App. C; γ is the impulse of the weight."""
     return np.concatenate([PLACE, [0.0, MASS * GRAVITY * TIMESTEP, 0.0], collision_solution()])
 
 
@@ -138,7 +138,11 @@ def _plot(collision: Array, together: Array, file: Path) -> Path:
     for axis, values, title in zip(
         axes, (collision, together), ("collision detection (Eq. 19)", "single-level (Eq. 59)"), strict=True
     ):
-        axis.bar(np.arange(1, len(values) + 1), np.maximum(values, 1e-16), color=np.where(values > 1e-8, "C0", "C3"))
-        axis.set(yscale="log", ylim=(1e-16, 1e4), title=title, xlabel="singular value of the Jacobian")
+        shown, count = np.maximum(values, 1e-17), np.arange(1, len(values) + 1)
+        axis.vlines(count, 1e-18, shown, color="0.8")
+        for mask, colour in ((values > 1e-8, "C0"), (values <= 1e-8, "C3")):
+            axis.plot(count[mask], shown[mask], "o", color=colour)
+        axis.set(yscale="log", ylim=(1e-18, 1e4), title=title, xlabel="singular value of the Jacobian")
+        axis.set_xticks(count[::3])
         axis.grid(axis="y", alpha=0.3)
     return save_figure(figure, file)

@@ -1,4 +1,4 @@
-"""Figs. 9 and 10 are tables over step frequencies and relaxations: their cells, the paper's numbers, batches of runs."""
+"""Figs. 9 and 10 are tables over step frequencies and relaxations: their cells, the paper's numbers, batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 
 
 def batch(scene: Scene, model: InteriorContact) -> Callable[[Array, Array, Cell], Taken]:
-    """Steps of many states at once; frequency and relaxation are arguments, so that one compilation serves all cells."""
+    """Steps of many states at once; frequency and relaxation are arguments, so one compilation serves all cells."""
     import jax
 
     from tangens.contact.interior.engine import compiled
@@ -76,13 +76,15 @@ def plot(
     """A panel for each quantity: a line for each method over frequencies, the mean over relaxations in a band."""
     figure, axes = new_figure(1, len(panels), width=4.5 * len(panels), height=4)
     for axis, (label, curves) in zip(axes, panels.items(), strict=True):
-        for k, (name, cells) in enumerate(curves.items()):
+        for name, cells in curves.items():
             frequencies = sorted({f for f, _ in cells})
             columns = [np.array([value for (f, _), value in cells.items() if f == g]) for g in frequencies]
-            line, fill = (("C0", "C1")[k % 2], (0.2, 0.0)[k // 2]) if len(curves) > 2 else (f"C{k}", 0.15)
+            ours, colour = "paper" not in name, "C1" if "bilevel" in name else "C0"
             middle = [np.exp(np.log(c).mean()) if logarithmic and (c > 0).all() else c.mean() for c in columns]
-            axis.plot(frequencies, middle, "o-" if k < 2 else "s--", color=line, label=name, markersize=4)
-            axis.fill_between(frequencies, *zip(*[(c.min(), c.max()) for c in columns], strict=True), color=line, alpha=fill)
+            axis.plot(frequencies, middle, "o-" if ours else "s--", color=colour, label=name, markersize=4)
+            if ours:
+                low, high = [c.min() for c in columns], [c.max() for c in columns]
+                axis.fill_between(frequencies, low, high, color=colour, alpha=0.15)
         axis.set(xlabel="steps per second", title=label, xscale="log", xticks=frequencies)
         axis.set_xticklabels([str(f) for f in frequencies])
         axis.minorticks_off()

@@ -1,8 +1,8 @@
 """Fig. 10: two boxes stacked in ten ways, at rest. Momentum that appears is error.
 
-The relaxed equations let bodies hover, by ρ over the force and by what keeps relaxed shapes from overlapping. Boxes that
-start in touch are lifted that far by the first step, which is the momentum that is measured: ours is ρ times a length
-over a force, at any frequency. The paper's ρ is an impulse times a scale, and hovering grows with the frequency.
+The relaxed equations let bodies hover, by ρ over the force and by what keeps relaxed shapes from overlapping. Boxes
+that start in touch are lifted that far by the first step, and that is the momentum measured: ours is ρ over a force,
+at any frequency. The paper's ρ is an impulse times a scale, so that its hovering grows with the frequency.
 """
 
 from __future__ import annotations
