@@ -71,26 +71,26 @@ def wins(ours: Mapping[Cell, float], theirs: Mapping[Cell, float]) -> int:
 
 
 def plot(
-    title: str, panels: Mapping[str, Mapping[str, Mapping[Cell, float]]], file: Path, logarithmic: bool = False
+    title: str, panels: Mapping[str, Mapping[str, Mapping[Cell, float]]], file: Path, over_relaxations: bool = False
 ) -> Path:
-    """A panel for each quantity: a line for each method over frequencies, the mean over relaxations in a band."""
+    """A panel for each quantity: a line for each method over frequencies or relaxations, the mean over the other."""
     figure, axes = new_figure(1, len(panels), width=4.5 * len(panels), height=4)
     for axis, (label, curves) in zip(axes, panels.items(), strict=True):
         for name, cells in curves.items():
-            frequencies = sorted({f for f, _ in cells})
-            columns = [np.array([value for (f, _), value in cells.items() if f == g]) for g in frequencies]
             ours, colour = "paper" not in name, "C1" if "bilevel" in name else "C0"
-            middle = [np.exp(np.log(c).mean()) if logarithmic and (c > 0).all() else c.mean() for c in columns]
-            axis.plot(frequencies, middle, "o-" if ours else "s--", color=colour, label=name, markersize=4)
+            across = sorted({cell[over_relaxations] for cell in cells})
+            columns = [[value for cell, value in cells.items() if cell[over_relaxations] == at] for at in across]
+            mean = [np.mean(column) for column in columns]
+            axis.plot(across, mean, "o-" if ours else "s--", color=colour, label=name, markersize=4)
             if ours:
-                low, high = [c.min() for c in columns], [c.max() for c in columns]
-                axis.fill_between(frequencies, low, high, color=colour, alpha=0.15)
-        axis.set(xlabel="steps per second", title=label, xscale="log", xticks=frequencies)
-        axis.set_xticklabels([str(f) for f in frequencies])
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-        if logarithmic:
+                axis.fill_between(across, list(map(min, columns)), list(map(max, columns)), color=colour, alpha=0.15)
+        axis.set(xlabel="ρ" if over_relaxations else "steps per second", title=label, xscale="log")
+        if over_relaxations:
             axis.set_yscale("log")
+        else:
+            axis.set_xticks(across, [str(at) for at in across])
+            axis.minorticks_off()
+        axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
     figure.suptitle(title)
     return save_figure(figure, file)

@@ -132,7 +132,9 @@ def _plot(
     single: dict[Cell, Drops], bilevel: dict[Cell, Drops], theirs: dict[Cell, dict[str, float]], file: Path
 ) -> Path:
     def curves(ours: str, paper: str) -> dict[str, dict[Cell, float]]:
-        value = (lambda d: d.failures / d.starts) if ours == "failures" else (lambda d: getattr(d, ours))
+        def value(d: Drops) -> float:
+            return d.failures / d.starts if ours == "failures" else float(getattr(d, ours))
+
         return {
             "single-level": {c: value(d) for c, d in single.items()},
             "bilevel": {c: value(d) for c, d in bilevel.items()},

@@ -118,4 +118,4 @@ def _plot(
         return {name: cells for name, cells in found.items() if cells}
 
     panels = {"linear momentum [kg m/s]": curves("linear"), "angular momentum [kg m²/s]": curves("angular")}
-    return plot("Two boxes at rest (geometric mean over relaxations; bands: their range)", panels, file, True)
+    return plot("Two boxes at rest (mean over frequencies; bands: their range)", panels, file, over_relaxations=True)
