@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -85,9 +86,9 @@ class TestScenes:
             assert (heights <= np.diag(heights)[:, None] + 1e-9).all()
             assert np.linalg.norm(points, axis=1).max() <= float(shape.reach) + 1e-6
         for shape in shapes[:3]:
-            for p in support(shape, d)[:20]:
-                inner = np.clip(p[-1:], -0.2, 0.2) if shape.n_inner else np.zeros(0)
-                assert float(np.max(shape.rows(p, 1.0, inner))) == pytest.approx(0.0, abs=1e-6)
+            for p in map(jnp.asarray, support(shape, d)[:20]):
+                inner = jnp.clip(p[-1:], -0.2, 0.2) if shape.n_inner else jnp.zeros(0)
+                assert float(shape.rows(p, jnp.ones(()), inner).max()) == pytest.approx(0.0, abs=1e-6)
 
     def test_scenes_hold_what_they_say(self) -> None:
         assert len(scenes.PRIMITIVES) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +37,9 @@ def outlines(scene: Scene, q: Array) -> list[tuple[int, Array]]:
     around = np.c_[np.cos(angle), np.zeros(_SIDES), np.sin(angle)]
     # Straight up and down are among the directions: lowest points are exact.
     found = []
-    for g, default in enumerate(shapes_of(m)):
+    with jax.enable_x64(True):
+        defaults = shapes_of(m)
+    for g, default in enumerate(defaults):
         shape = scene.shapes.get(scene.geom_names[g], default)
         if shape is None or not m.geom_bodyid[g]:
             continue
