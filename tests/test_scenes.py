@@ -11,7 +11,7 @@ from tangens.cli.check import check_scene
 
 PROMISED = {
     "cube", "slope", "stack", "polytope_planar", "polytope", "peg_in_hole", "push_t", "ball", "cartpole",
-    "double_cartpole", "cheetah", "catapult", "worm", "drone",
+    "double_cartpole", "cheetah", "catapult", "worm", "drone", "fingertips",
 }  # fmt: skip
 
 

@@ -99,4 +99,4 @@ class TestScenes:
 
 def test_it_can_be_asked_for() -> None:
     assert "single-level" in papers.PAPERS
-    assert len(PARTS) == 4
+    assert len(PARTS) == 5

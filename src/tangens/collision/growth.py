@@ -1,6 +1,6 @@
-"""The growth problem: by which factor must two convex shapes grow, or shrink, until they just touch?
+"""The growth problem: the factor by which two convex shapes must grow, or shrink, until they just touch.
 
-    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                                (paper 1, Eq. 14)
+    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                           (paper 1, Eq. 14)
 
 α > 1 means apart, α < 1 overlapping. At the solution, p is where the scaled shapes touch, and λᵀ∂g/∂p of either shape,
 the sensitivity of α (Eq. 15), is the normal. Slacks s and duals λ follow λ∘s = ρ: a relaxation ρ rounds corners off and

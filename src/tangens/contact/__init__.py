@@ -13,7 +13,17 @@ from tangens.contact.single_level import SingleLevel
 from tangens.contact.smoothed import Smoothed
 from tangens.errors import OptionError
 
-__all__ = ["CONTACT_MODELS", "Bilevel", "ContactModel", "Engine", "Lcp", "Ncp", "SingleLevel", "Smoothed", "contact_model"]
+__all__ = [
+    "CONTACT_MODELS",
+    "Bilevel",
+    "ContactModel",
+    "Engine",
+    "Lcp",
+    "Ncp",
+    "SingleLevel",
+    "Smoothed",
+    "contact_model",
+]
 
 _MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel)}
 

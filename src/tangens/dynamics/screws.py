@@ -57,7 +57,7 @@ class Carriage:
 
 
 def vector_product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a × b, written out: XLA makes one loop of this, and a dozen of `jnp.cross`."""
+    """Return a × b, written out: XLA makes one loop of this, and a dozen of `jnp.cross`."""
     a0, a1, a2, b0, b1, b2 = a[..., 0], a[..., 1], a[..., 2], b[..., 0], b[..., 1], b[..., 2]
     return jnp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
 
@@ -65,7 +65,11 @@ def vector_product(a: jax.Array, b: jax.Array) -> jax.Array:
 def cross(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return how the twist b changes as it is carried along by the twist a."""
     return jnp.concatenate(
-        [vector_product(a[..., :3], b[..., :3]), vector_product(a[..., :3], b[..., 3:]) + vector_product(a[..., 3:], b[..., :3])], -1
+        [
+            vector_product(a[..., :3], b[..., :3]),
+            vector_product(a[..., :3], b[..., 3:]) + vector_product(a[..., 3:], b[..., :3]),
+        ],
+        -1,
     )
 
 

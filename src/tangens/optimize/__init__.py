@@ -13,35 +13,46 @@ True
 
 A `ControlProblem` is a motion and what it costs; `ilqr`, `multiple_shooting` and `stochastic_search` look for the
 controls of the cheapest one.
+
+A `Manipulation` is an object, its goal, and fingers to move it; `contact_rrt` plans how, and where to touch it.
 """
 
 from tangens.optimize.control import ControlProblem
 from tangens.optimize.costs import Cost, Effort, Expansion, Position, TargetState
 from tangens.optimize.dynamic_programming import ilqr
 from tangens.optimize.least_squares import gauss_newton, gradient_descent
+from tangens.optimize.manipulation import Manipulation
 from tangens.optimize.problems import LeastSquares, by_differences, initial_condition, inverse_dynamics
+from tangens.optimize.random_tree import Edge, Plan, contact_rrt, replay
 from tangens.optimize.result import ControlResult, Iteration, Outcome, Result
 from tangens.optimize.search import stochastic_search
 from tangens.optimize.shooting import multiple_shooting
+from tangens.optimize.transfer import FingertipGrasps
 
 __all__ = [
     "ControlProblem",
     "ControlResult",
     "Cost",
+    "Edge",
     "Effort",
     "Expansion",
+    "FingertipGrasps",
     "Iteration",
     "LeastSquares",
+    "Manipulation",
     "Outcome",
+    "Plan",
     "Position",
     "Result",
     "TargetState",
     "by_differences",
+    "contact_rrt",
     "gauss_newton",
     "gradient_descent",
     "ilqr",
     "initial_condition",
     "inverse_dynamics",
     "multiple_shooting",
+    "replay",
     "stochastic_search",
 ]

@@ -61,7 +61,7 @@ class ControlProblem:
         self.horizon, self.hold = _count("horizon", horizon), _count("hold", hold)
         self.intervals = -(-self.horizon // self.hold)
         """Number of controls, one after the other."""
-        self.lower, self.upper = _limits(simulator, lower, upper)
+        self.lower, self.upper = control_limits(simulator, lower, upper)
         """Limits of the controls, shape (nu,); infinite where there are none."""
         self.nx, self.nu = 2 * simulator.scene.nv, simulator.scene.nu
         """Directions of a state, and of a control."""
@@ -260,7 +260,8 @@ def _count(name: str, value: int) -> int:
     return int(value)
 
 
-def _limits(simulator: Simulator, lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array]:
+def control_limits(simulator: Simulator, lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array]:
+    """The scene's control ranges, narrowed by `lower` and `upper`; infinite where there are none."""
     m, nu = simulator.scene.shared_model, simulator.scene.nu
     out = []
     for name, given, none, side in (("lower", lower, -np.inf, 0), ("upper", upper, np.inf, 1)):

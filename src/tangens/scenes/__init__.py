@@ -75,6 +75,11 @@ def drone() -> Scene:
     return get("drone")
 
 
+def fingertips() -> Scene:
+    """Load a box in a plane and two spherical fingertips that move it (paper 1, Fig. 1)."""
+    return get("fingertips")
+
+
 def four_bar() -> Scene:
     """Load a four-bar linkage, a closed chain held together by a connect equality."""
     return get("four_bar")

@@ -8,14 +8,11 @@ problem's equations. All else, from the equations to the linear algebra, is shar
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from tangens.collision import growth
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, sum_of_scales
 from tangens.contact.interior.system import Iterate, Problem, all_bodies, kinematics
 from tangens.dynamics.smooth import SmoothDynamics
-
-Array = jax.Array
 
 
 def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:

@@ -17,7 +17,7 @@ from tangens.contact.interior.function import Settings, Solution, StepFunction, 
 from tangens.dynamics.tangent_jax import difference, integrate
 from tangens.errors import NotDifferentiable, SceneError, SolverError, diverged
 from tangens.geometry import kind
-from tangens.results import Contacts, Jacobian, SolverReport, Step
+from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
 from tangens.scene import Scene
 from tangens.state import State
 
@@ -34,7 +34,7 @@ _PARAMETER_FIELDS = (
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """jit. A step is a thousand small operations: on a CPU, what optimising each costs to compile never comes back."""
+    """Compile a function of a thousand small operations: optimising each of them would take longer than it saves."""
     quick = {
         "xla_cpu_use_fusion_emitters": False,
         "xla_llvm_disable_expensive_passes": True,
@@ -55,10 +55,11 @@ class InteriorEngine:
     def _make_room(self, capacity: int) -> None:
         self.function, self._compiled = _shared(self._scene, self._settings, capacity)
         self._guess = None
-        own = {name: self._scene.parameters[name] for name in self.function.parameters}
+        own: dict[str, Any] = {name: self._scene.parameters[name] for name in self.function.parameters}
         self._fixed = own | {"timestep": np.float64(self._scene.timestep)}
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
+        """Advance by one time step."""
         with jax.enable_x64(True):
             solution = self._solve({"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
             q_next, v_next = np.array(solution.q), np.array(solution.v)
@@ -72,7 +73,7 @@ class InteriorEngine:
         )
         return Step(State(q_next, v_next), lambda: self._contacts(solution), report)
 
-    def _solve(self, inputs: dict[str, Array]) -> Solution:
+    def _solve(self, inputs: dict[str, Any]) -> Solution:
         """Solve a step, with room for all pairs that are near."""
         while True:
             solution = self._run("step", inputs, self._guess) if self._guess is not None else self._run("cold", inputs)
@@ -84,7 +85,7 @@ class InteriorEngine:
     def _run(self, what: str, *arguments: Any) -> Any:
         function = self.function
         makers: dict[str, Callable[..., Any]] = {
-            "cold": lambda inputs: function.solve(inputs),
+            "cold": function.solve,
             "step": lambda inputs, guess: function.solve(inputs, guess=warmed(guess, _WARM)),
         }
         if what not in self._compiled:
@@ -92,6 +93,7 @@ class InteriorEngine:
         return self._compiled[what](*arguments)
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
+        """Differentiate a step at the gradient's relaxation."""
         del with_force
         self._check(wrt)
         names, function = tuple(wrt), self.function
@@ -111,6 +113,7 @@ class InteriorEngine:
     def pullback(
         self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
     ) -> dict[str, Array]:
+        """Differentiate a step in reverse."""
         del dforce
         self._check(wrt)
         names = tuple(dict.fromkeys(("q", "v", "u", "tau", *wrt)))
@@ -172,11 +175,9 @@ class InteriorEngine:
             ):
                 column.append(values[near])
         if not columns[0]:
-            return Contacts(
-                np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), int), (), np.zeros(0)
-            )
+            return NO_CONTACTS._replace(activity=np.zeros(0))
         position, normals, distance, force, geom, activity = (np.concatenate(column) for column in columns)
-        return Contacts(position, normals, distance, force, geom, (), activity)
+        return Contacts(position, normals, distance, force, geom.astype(int), (), activity)
 
 
 def _origin(name: str, state: dict[str, Any]) -> Any:
@@ -198,12 +199,12 @@ _SHARED: dict[Any, tuple[StepFunction, dict[Any, Callable[..., Any]]]] = {}
 _KEPT = 32  # functions
 
 
-def _shared(
-    scene: Scene, settings: Settings, capacity: int
-) -> tuple[StepFunction, dict[Any, Callable[..., Any]]]:
+def _shared(scene: Scene, settings: Settings, capacity: int) -> tuple[StepFunction, dict[Any, Callable[..., Any]]]:
     """The function of a scene and what has been compiled of it: shared by all scenes that differ in parameters only."""
-    shapes = tuple((name, kind(s), *(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(s)))
-                   for name, s in scene.shapes.items())
+    shapes = tuple(
+        (name, kind(s), *(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(s)))
+        for name, s in scene.shapes.items()
+    )
     key = (_structure(scene.shared_model), scene.geom_names, shapes, settings, capacity)
     if key not in _SHARED:
         while len(_SHARED) >= _KEPT:

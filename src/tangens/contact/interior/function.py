@@ -29,7 +29,6 @@ from tangens.contact.interior.system import (
     Problem,
     Stop,
     all_bodies,
-    assemble,
     direction,
     frames,
     goals,
@@ -129,9 +128,7 @@ class StepFunction:
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)
         v = outcome.x.v
-        return Solution(
-            integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded
-        )
+        return Solution(integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded)
 
     def problem(self, inputs: Inputs, relaxation: Array) -> tuple[Problem, Array]:
         """The equations of a step, with the pairs that are near."""
@@ -200,9 +197,7 @@ def warmed(x: Iterate, push: float) -> Iterate:
 
     def of(u: Unknowns) -> Unknowns:
         grown = u.growth._replace(slack=u.growth.slack + push, dual=u.growth.dual + push)
-        return u._replace(
-            growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push
-        )
+        return u._replace(growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push)
 
     return Iterate(x.v, tuple(of(u) for u in x.pairs), Stop(x.limits.push + push, x.limits.gap + push))
 
@@ -255,5 +250,8 @@ def _limits(m: mujoco.MjModel) -> Limits:
     both = np.repeat(joints, 2)
     side = np.tile([0, 1], len(joints))
     return Limits(
-        np.asarray(m.jnt_qposadr[both]), np.asarray(m.jnt_dofadr[both]), 1.0 - 2.0 * side, m.jnt_range[both, side]
-    )  # type: ignore[arg-type]
+        jnp.asarray(m.jnt_qposadr[both]),
+        jnp.asarray(m.jnt_dofadr[both]),
+        jnp.asarray(1.0 - 2.0 * side),
+        jnp.asarray(m.jnt_range[both, side]),
+    )

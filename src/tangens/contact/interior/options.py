@@ -56,7 +56,12 @@ class InteriorContact(ContactModel):
 
         smooth = self.relaxation if self.gradient_relaxation is None else self.gradient_relaxation
         return Settings(
-            self.relaxation, smooth, self.sharpness, self.max_iterations, self.tolerance, self.torsional_friction,
+            self.relaxation,
+            smooth,
+            self.sharpness,
+            self.max_iterations,
+            self.tolerance,
+            self.torsional_friction,
             self.bilevel,
         )
 

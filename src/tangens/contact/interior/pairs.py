@@ -90,7 +90,8 @@ class PairTable:
                 a, b = sorted([(*place[one, first], one), (*place[two, second], two)])
                 found[a[0], b[0]].append((a[1], b[1], a[2], b[2]))
         return tuple(
-            Group(*kinds, *np.array(rows)[:, :2].T, np.array(rows)[:, 2:]) for kinds, rows in found.items()
+            Group(k1, k2, np.array(rows)[:, 0], np.array(rows)[:, 1], np.array(rows)[:, 2:])
+            for (k1, k2), rows in found.items()
         )
 
     def pairs(self, parameters: Mapping[str, Array]) -> tuple[Pair, ...]:
@@ -113,8 +114,8 @@ class PairTable:
                 for f in (friction, spin)
             ]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
-            bodies = [jnp.asarray(m.geom_bodyid[g]) for g in (one, two)]
-            result.append(Pair(s1, s2, p1, p2, *bodies, jnp.asarray(group.geoms), joint[0], torsion))
+            body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
+            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), joint[0], torsion))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
@@ -169,7 +170,10 @@ def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
 def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
     """Less than the distance of a pair's shapes [m]: between the balls around them, or from a half-space."""
     apart = place2.position - place1.position
-    for shape, place, other, sign in ((pair.shape1, place1, pair.shape2, 1.0), (pair.shape2, place2, pair.shape1, -1.0)):
+    for shape, place, other, sign in (
+        (pair.shape1, place1, pair.shape2, 1.0),
+        (pair.shape2, place2, pair.shape1, -1.0),
+    ):
         if isinstance(shape, HalfSpace):
             lift = jnp.eye(3)[:, [0, 2]] if shape.dim == 2 else jnp.eye(3)
             return sign * (place.rotation @ lift @ shape.normal) @ apart - other.reach

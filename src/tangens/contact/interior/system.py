@@ -2,9 +2,9 @@
 
     M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of limits),      q⁺ = q ⊕ h·v⁺
 
-Contact is judged where the step ends, at q⁺. The unknowns of a pair touch the rest by the frames and twists of two bodies
+Contact is judged where the step ends, at q⁺. A pair's unknowns touch the rest by the frames and twists of two bodies
 only, so Newton's matrix is an arrow: each pair is eliminated on its own, all pairs of a kind at once, and what it adds
-to the velocities' system is one block. The axes of joints turn as q⁺ changes; `turning` is what that does to the forces.
+to the velocities' system is one block. Joint axes turn as q⁺ changes; `turning` is what that does to the forces.
 """
 
 from __future__ import annotations
@@ -233,15 +233,14 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     matrix = problem.inertia / h + jnp.diag(wall) + turning - jnp.einsum("bin,bim->nm", jacobian, change)
     x = x._replace(pairs=tuple(pairs))
     rest = Left(problem.inertia @ (x.v - problem.v) / h - force, tuple(left), _limit(problem, x))
-    return System(
-        rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), tuple(reactions)
-    ), x
+    return System(rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), tuple(reactions)), x
 
 
 def _reaction(pair: Pair, x: Unknowns, linear: Linear) -> Array:
     """How a pair's unknowns, then the wrenches on bodies 1 and 2, follow unit motions: six of d, six of nu."""
     nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x)))
-    return jax.vmap(lambda e: _packed(*respond(pair, x, linear, *nothing, e[:6], e[6:])), out_axes=1)(jnp.eye(12))
+    left, goal = nothing
+    return jax.vmap(lambda e: _packed(*respond(pair, x, linear, left, goal, e[:6], e[6:])), out_axes=1)(jnp.eye(12))
 
 
 def _packed(*answer: Any) -> Array:
@@ -272,10 +271,8 @@ def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: L
     balance is worth a second solve.
     """
     none = jnp.zeros(6)
-    answer = jax.vmap(lambda *a: _packed(*respond(*a, none, none)))
-    alone = tuple(
-        answer(*a) for a in zip(problem.groups, x.pairs, system.pairs, left.pairs, target.pairs, strict=True)
-    )
+    answer = jax.vmap(lambda pair, u, linear, rest, goal: _packed(*respond(pair, u, linear, rest, goal, none, none)))
+    alone = tuple(answer(*a) for a in zip(problem.groups, x.pairs, system.pairs, left.pairs, target.pairs, strict=True))
     limits = problem.limits
     stop_gap = -left.limits
     stop_push = (target.limits - x.limits.push * stop_gap) / x.limits.gap

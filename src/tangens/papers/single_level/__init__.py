@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tangens.papers.parts import Advance, Part, run_parts
-from tangens.papers.single_level import box_on_ground, drops, scenes, stacks
+from tangens.papers.single_level import box_on_ground, drops, grasping, scenes, stacks
 
 PARTS: dict[str, Part] = {
     "Fig. 9: drops": drops.run,
     "Fig. 10: stacks": stacks.run,
     "Fig. 4: box on ground": box_on_ground.run,
     "Figs. 2, 6, 7, 8: scenes": scenes.run,
+    "Fig. 1: grasping": grasping.run,
 }
 
 
