@@ -125,7 +125,7 @@ class PairTable:
         for geom, part in zip(*members, strict=True):
             # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
             shape, centre = centred(shapes[geom][part])
-            position, turn = _frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
+            position, turn = geom_frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
             pieces.append(shape)
             places.append(Place(jnp.asarray(position) + turn @ lift @ centre, jnp.asarray(turn)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
@@ -133,7 +133,7 @@ class PairTable:
         )
 
 
-def _frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Position and axes of a geom on its body.
 
     MuJoCo moves the frames of meshes to their middles. A shape that the user described is in the frame of the MJCF.

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.interior.pairs import geom_frame
 from tangens.geometry import (
     Capsule,
     Cone,
@@ -31,7 +32,7 @@ _SIDES = 240
 
 
 def outlines(scene: Scene, q: Array) -> list[tuple[int, Array]]:
-    """Outlines (x, z) of all parts of moving geoms, with the geom's index; shapes are in the frames of their geoms."""
+    """Outlines (x, z) of all parts of moving geoms, with the geom's index."""
     m, d = scene.shared_model, placed(scene, q)
     angle = np.linspace(0, 2 * np.pi, _SIDES, endpoint=False)
     around = np.c_[np.cos(angle), np.zeros(_SIDES), np.sin(angle)]
@@ -43,9 +44,11 @@ def outlines(scene: Scene, q: Array) -> list[tuple[int, Array]]:
         shape = scene.shapes.get(scene.geom_names[g], default)
         if shape is None or not m.geom_bodyid[g]:
             continue
-        axes = d.geom_xmat[g].reshape(3, 3)[:, [0, 2] if shape.dim == 2 else [0, 1, 2]]
+        position, turn = geom_frame(m, g, described=scene.geom_names[g] in scene.shapes)
+        where, body = d.xpos[m.geom_bodyid[g]], d.xmat[m.geom_bodyid[g]].reshape(3, 3)
+        axes = (body @ turn)[:, [0, 2] if shape.dim == 2 else [0, 1, 2]]
         for part in parts(shape):
-            points = d.geom_xpos[g] + support(part, around @ axes) @ axes.T
+            points = where + body @ position + support(part, around @ axes) @ axes.T
             found.append((g, points[:, [0, 2]]))
     return found
 

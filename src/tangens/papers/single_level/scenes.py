@@ -74,7 +74,7 @@ def composites(effort: str, out: Path) -> tuple[list[Row], Path]:
         at_most("bundle and sum: deepest penetration of the floor", _deepest(found), PENETRATION, unit="m"),
         at_most("bundle and sum: speed after 2 s", float(np.abs(found.v[-1]).max()), 0.01),
     ]
-    return rows, _film("A convex bundle and a Minkowski sum", found, 6, 1.3, out / "composites.png")
+    return rows, _film("A convex bundle and a Minkowski sum", found, 6, 1.0, out / "composites.png")
 
 
 def composite_scene() -> Scene:
@@ -193,7 +193,7 @@ def tower(effort: str, out: Path) -> tuple[list[Row], Path]:
         at_most(f"tower: drift of a block in {TOWER_SECONDS[effort]:g} s", float(drift), 1e-4, unit="m"),
         at_most("tower: speed at the end", float(np.abs(found.v[-1]).max()), 1e-5),
     ]
-    return rows, _film("A tower of four blocks", found, 3, 0.3, out / "tower.png")
+    return rows, _film("A tower of four blocks", found, 3, TOWER_SECONDS[effort], out / "tower.png")
 
 
 # ------------------------------------------------------------ measures
@@ -234,17 +234,17 @@ def _energy(found: Run) -> Array:
 # ------------------------------------------------------------ pictures
 
 
-def _shots(found: Run, count: int) -> NDArray[np.int_]:
-    return np.linspace(0, len(found.q) - 1, count).round().astype(int)
+def _shots(found: Run, count: int, seconds: float) -> NDArray[np.int_]:
+    return (np.linspace(0, seconds, count) / found.scene.timestep).round().astype(int)
 
 
-def _film(title: str, found: Run, count: int, wide: float, file: Path) -> Path:
+def _film(title: str, found: Run, count: int, seconds: float, file: Path) -> Path:
     """Pictures over time, side by side."""
-    figure, axes = new_figure(1, count, width=2 * count, height=2.6)
-    shots = _shots(found, count)
+    shots = _shots(found, count, seconds)
     every = np.concatenate([points for t in shots for _, points in outlines(found.scene, found.q[t])])
     middle, top = (every[:, 0].min() + every[:, 0].max()) / 2, every[:, 1].max()
-    half = max(wide / 2, 0.55 * float(np.ptp(every[:, 0])))
+    half = 0.6 * float(np.ptp(every[:, 0]))
+    figure, axes = new_figure(1, count, width=2 * count, height=0.9 + top / half)
     for axis, t in zip(axes, shots, strict=True):
         _draw(axis, found, t)
         axis.set(xlim=(middle - half, middle + half), ylim=(-0.05 * top, 1.05 * top), aspect="equal", xticks=[])
@@ -259,7 +259,7 @@ def _film(title: str, found: Run, count: int, wide: float, file: Path) -> Path:
 def _rows_of_film(title: str, found: Run, count: int, file: Path) -> Path:
     """Pictures over time, one below the other."""
     figure, axes = new_figure(count, 1, width=9, height=1.5 * count + 0.4)
-    for axis, t in zip(axes, _shots(found, count), strict=True):
+    for axis, t in zip(axes, _shots(found, count, 0.8), strict=True):
         _draw(axis, found, t)
         axis.set(xlim=(-0.4, 0.6 * len(PRIMITIVES) - 0.2), ylim=(-0.03, 0.72), aspect="equal", xticks=[], yticks=[])
         axis.set_ylabel(f"{t * found.scene.timestep:.2f} s", rotation=0, ha="right", va="center")
