@@ -92,7 +92,8 @@ class TestScenes:
 
     def test_scenes_hold_what_they_say(self) -> None:
         assert len(scenes.PRIMITIVES) == 8
-        for scene, moving in ((scenes.primitive_scene(), 8), (scenes.composite_scene(), 3), (scenes.peg_scene(), 1)):
+        simple = [(scenes.primitive_scene(name), 1) for name in scenes.PRIMITIVES]
+        for scene, moving in (*simple, (scenes.composite_scene(), 3), (scenes.peg_scene(), 1)):
             q = scene.initial_state(0 if scene.keyframe_names else None).q
             assert len(outlines(scene, q)) == moving
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.contact import SingleLevel
-from tangens.papers.rows import Row, at_least, at_most, info
+from tangens.papers.rows import Row, at_least, at_most
 from tangens.papers.single_level.outlines import lowest, outlines
 from tangens.report import new_figure, save_figure
 from tangens.results import Step
@@ -101,21 +101,18 @@ def composite_scene() -> Scene:
 def primitives(effort: str, out: Path) -> tuple[list[Row], Path]:
     """Fig. 6, for every shape there is, in space."""
     del effort
-    scene = primitive_scene()
-    q = scene.initial_state().q.reshape(-1, 7).copy()
-    rng = np.random.default_rng(1)
-    q[:, 3:] = rng.normal(size=(len(q), 4))
-    q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1, keepdims=True)
-    found = roll(scene, q.ravel(), 1.0)
-    energy = _energy(found)
-    rows = [
-        at_most("primitives: steps that fail", found.failures, 0, unit=f"of {len(found.q) - 1}"),
-        at_most("primitives: deepest penetration", _deepest(found), PENETRATION, unit="m"),
-        at_most("primitives: energy gained in a step, at most, over that at the start",
-                float(np.diff(energy).max() / energy[0]), 1e-3),
-        info("primitives: energy lost, share", float(1 - energy[-1] / energy[0])),
-    ]  # fmt: skip
-    return rows, _rows_of_film("Drops of all primitives", found, 5, out / "primitives.png")
+    rng, rows, films = np.random.default_rng(1), list[Row](), dict[str, Run]()
+    for name in PRIMITIVES:
+        turn = rng.normal(size=4)
+        start = np.r_[0.0, 0.0, 0.5, turn / np.linalg.norm(turn)]
+        films[name] = found = roll(primitive_scene(name), start, 1.0)
+        energy = _energy(found)
+        rows += [
+            at_most(f"{name}: steps that fail", found.failures, 0, unit=f"of {len(found.q) - 1}"),
+            at_most(f"{name}: deepest penetration", _deepest(found), PENETRATION, unit="m"),
+            at_most(f"{name}: most energy gained in a step", float(np.diff(energy).max() / energy[0]), 1e-3),
+        ]
+    return rows, _rows_of_film("Drops of all primitives", films, 5, out / "primitives.png")
 
 
 PRIMITIVES = {
@@ -130,27 +127,22 @@ PRIMITIVES = {
 }
 
 
-def primitive_scene() -> Scene:
-    """One body of each shape, side by side, 0.5 m above the floor; they cannot touch each other."""
+def primitive_scene(name: str) -> Scene:
+    """A body of one shape above the floor."""
     import jax
 
     from tangens import geometry as geo
 
-    bodies = "".join(
-        f"""<body name="{name}" pos="{0.6 * k} 0 0.5"><freejoint/>
-        <inertial pos="0 0 0" mass="1" diaginertia="0.004 0.004 0.004"/><geom name="{name}" {geom}/></body>"""
-        for k, (name, geom) in enumerate(PRIMITIVES.items())
-    )
     xml = f"""
-    <mujoco><option timestep="0.01"/><default><geom friction="0.5" contype="1" conaffinity="0"/></default>
+    <mujoco><option timestep="0.01"/><default><geom friction="0.5"/></default>
     <asset><mesh name="gem" vertex="0.1 0 0  -0.1 0 0  0 0.1 0  0 -0.1 0  0.06 0.06 0.12  -0.06 -0.06 -0.12"/></asset>
-    <worldbody><geom name="floor" type="plane" size="9 9 0.1" contype="0" conaffinity="1"/>{bodies}</worldbody>
-    </mujoco>"""
+    <worldbody><geom name="floor" type="plane" size="9 9 0.1"/>
+    <body name="{name}"><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.004 0.004 0.004"/>
+    <geom name="{name}" {PRIMITIVES[name]}/></body></worldbody></mujoco>"""
     with jax.enable_x64(True):
-        padded = geo.box([0.07, 0.05, 0.05])
-        return load(xml).with_shapes(
-            {"cone": geo.Cone(0.25, 0.5), "padded polytope": geo.PaddedPolytope(padded.A, padded.b, 0.03)}
-        )
+        core = geo.box([0.07, 0.05, 0.05])
+        shapes = {"cone": geo.Cone(0.25, 0.5), "padded polytope": geo.PaddedPolytope(core.A, core.b, 0.03)}
+    return load(xml).with_shapes({name: shapes[name]} if name in shapes else {})
 
 
 def peg(effort: str, out: Path) -> tuple[list[Row], Path]:
@@ -256,15 +248,17 @@ def _film(title: str, found: Run, count: int, seconds: float, file: Path) -> Pat
     return save_figure(figure, file)
 
 
-def _rows_of_film(title: str, found: Run, count: int, file: Path) -> Path:
-    """Pictures over time, one below the other."""
-    figure, axes = new_figure(count, 1, width=9, height=1.5 * count + 0.4)
-    for axis, t in zip(axes, _shots(found, count, 0.8), strict=True):
-        _draw(axis, found, t)
-        axis.set(xlim=(-0.4, 0.6 * len(PRIMITIVES) - 0.2), ylim=(-0.03, 0.72), aspect="equal", xticks=[], yticks=[])
+def _rows_of_film(title: str, films: dict[str, Run], count: int, file: Path) -> Path:
+    """Pictures over time, one below the other, of scenes side by side."""
+    figure, axes = new_figure(count, 1, width=9, height=1.35 * count + 0.4)
+    for row, axis in enumerate(axes):
+        for k, found in enumerate(films.values()):
+            t = _shots(found, count, 0.8)[row]
+            _draw(axis, found, t, f"C{k}", np.array([0.6 * k - found.q[t, 0], 0.0]))
+        axis.set(xlim=(-0.4, 0.6 * len(films) - 0.2), ylim=(-0.03, 0.72), aspect="equal", xticks=[], yticks=[])
         axis.set_ylabel(f"{t * found.scene.timestep:.2f} s", rotation=0, ha="right", va="center")
-    for k, name in enumerate(PRIMITIVES):
-        axes[-1].text(0.6 * k, -0.08, name, ha="center", va="top")
+    for k, name in enumerate(films):
+        axes[-1].text(0.6 * k, -0.08, name, ha="center", va="top", fontsize=8)
     figure.suptitle(title)
     return save_figure(figure, file)
 
@@ -283,11 +277,8 @@ def _peg_film(found: Run, file: Path) -> Path:
     return save_figure(figure, file)
 
 
-def _draw(axis: object, found: Run, t: int) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(axis, Axes)
+def _draw(axis: Any, found: Run, t: int, colour: str = "", shift: Array | float = 0.0) -> None:
     axis.axhline(0.0, color="0.4", linewidth=1)
     for g, points in outlines(found.scene, found.q[t]):
-        colour = f"C{(g - 1) % 10}"
-        axis.fill(*points.T, facecolor=colour, edgecolor=colour, alpha=0.6, linewidth=0.8)
+        fill = colour or f"C{(g - 1) % 10}"
+        axis.fill(*(points + shift).T, facecolor=fill, edgecolor=fill, alpha=0.6, linewidth=0.8)
