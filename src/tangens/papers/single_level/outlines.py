@@ -33,14 +33,17 @@ _SIDES = 240
 
 def outlines(scene: Scene, q: Array) -> list[tuple[int, Array]]:
     """Outlines (x, z) of all parts of moving geoms, with the geom's index."""
+    with jax.enable_x64(True):
+        return _outlines(scene, q)
+
+
+def _outlines(scene: Scene, q: Array) -> list[tuple[int, Array]]:
     m, d = scene.shared_model, placed(scene, q)
     angle = np.linspace(0, 2 * np.pi, _SIDES, endpoint=False)
     around = np.c_[np.cos(angle), np.zeros(_SIDES), np.sin(angle)]
     # Straight up and down are among the directions: lowest points are exact.
     found = []
-    with jax.enable_x64(True):
-        defaults = shapes_of(m)
-    for g, default in enumerate(defaults):
+    for g, default in enumerate(shapes_of(m)):
         shape = scene.shapes.get(scene.geom_names[g], default)
         if shape is None or not m.geom_bodyid[g]:
             continue
