@@ -128,18 +128,30 @@ class PairTable:
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
         """All shapes of a kind as one, and where each sits on its body."""
         m, pieces, places = self._model, list[Shape](), list[Place]()
-        rotation = np.zeros(9)
         lift = np.eye(3)[:, [0, 2]] if self.dim == 2 else np.eye(3)
         for geom, part in zip(*members, strict=True):
             # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
             shape, centre = centred(shapes[geom][part])
-            mujoco.mju_quat2Mat(rotation, m.geom_quat[geom])
-            turn = rotation.reshape(3, 3).copy()
+            position, turn = geom_frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
             pieces.append(shape)
-            places.append(Place(jnp.asarray(m.geom_pos[geom]) + turn @ lift @ centre, jnp.asarray(turn)))
+            places.append(Place(jnp.asarray(position) + turn @ lift @ centre, jnp.asarray(turn)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *places
         )
+
+
+def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Position and axes of a geom on its body.
+
+    MuJoCo moves the frames of meshes to their middles. A shape that the user described is in the frame of the MJCF.
+    """
+    position, quaternion, turn = m.geom_pos[geom].copy(), m.geom_quat[geom].copy(), np.zeros(9)
+    if described and m.geom_type[geom] == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh, back, turn_back = m.geom_dataid[geom], np.zeros(3), np.zeros(4)
+        mujoco.mju_negPose(back, turn_back, m.mesh_pos[mesh], m.mesh_quat[mesh])
+        mujoco.mju_mulPose(position, quaternion, m.geom_pos[geom], m.geom_quat[geom], back, turn_back)
+    mujoco.mju_quat2Mat(turn, quaternion)
+    return position, turn.reshape(3, 3)
 
 
 def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
