@@ -29,6 +29,8 @@ from tangens.geometry import Shape
 
 Array = jax.Array
 
+_NO_NORMAL = 1e-9  # λᵀ∂g/∂p below this has no direction [N], or over the weight per length
+
 
 class Place(NamedTuple):
     """Where a shape's frame is."""
@@ -104,7 +106,11 @@ def unit(x: Array) -> Array:
 
 
 def frame_of(normal: Array, tangent: Array, dim: int) -> Array:
-    """Return a contact frame (3, dim): the normal, and in space the tangent nearest to the one given."""
+    """Return a contact frame (3, dim): the normal, and in space the tangent nearest to the one given.
+
+    Shapes with one centre have no normal. A frame is needed all the same: theirs has the last axis of the world.
+    """
+    normal = jnp.where(normal @ normal > _NO_NORMAL**2, normal, jnp.array([0.0, 0.0, 1.0]))
     if dim == 2:
         n = unit(normal * jnp.array([1.0, 0.0, 1.0]))
         return jnp.stack([n, jnp.stack([n[2], jnp.zeros_like(n[1]), -n[0]])], axis=1)
@@ -137,7 +143,11 @@ def start(shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Ar
         return jnp.concatenate([shape1.rows(p1, scale, inner[:k]), shape2.rows(p2, scale, inner[k:]), -scale[None]])
 
     value, slope = jax.jvp(rows, (scale,), (jnp.ones_like(scale),))
-    slack = jnp.maximum(-value, 0.1 * length_of(shape1, shape2))
+    # No slack is tiny. But those of α ≥ 0 and of a cone's ε ≥ 0 must be what they stand for: then no step leads to where
+    # the rows are not convex. Hence the floor, which a shape's own positive numbers exceed.
+    length = length_of(shape1, shape2)
+    floor = [jnp.full(s.n_rows, 0.1 * jnp.where(s.girth > 0, s.girth, length)) for s in (shape1, shape2)]
+    slack = jnp.maximum(-value, jnp.concatenate([*floor, jnp.zeros(1)]))
     return Growth(point, scale, inner, slack, weight / jnp.sum(-slope / slack) / slack)
 
 
@@ -220,17 +230,35 @@ def _inverse_factor(matrix: Array) -> Array:
     return solve_triangular(lower, jnp.diag(scale), lower=True)
 
 
+class Solved(NamedTuple):
+    """The solution of a growth problem."""
+
+    growth: Growth
+    iterations: Array
+    residual: Array
+    """The worst of all equations, as a change of α."""
+
+
 def solve(
-    shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Array, relaxation: Array, most: int = 50
-) -> tuple[Growth, Array]:
-    """Solve the growth problem alone, by predictor and corrector; return how many iterations that took, too."""
-    dim = shape1.dim
+    shape1: Shape,
+    place1: Place,
+    shape2: Shape,
+    place2: Place,
+    weight: Array,
+    relaxation: Array,
+    most: int = 50,
+    tolerance: Array | float = 0.1,
+) -> Solved:
+    """Solve the growth problem alone, by predictor and corrector, to `tolerance` times ρ."""
+    dim, length = shape1.dim, length_of(shape1, shape2)
+    enough = tolerance * relaxation / weight
 
     def look(x: Growth) -> tuple[Linear, Array]:
         n1, n2 = normals(shape1, place1, shape2, place2, x)
         frame = frame_of(n1 - n2, place1.rotation[:, 0], dim)
         linear = linearise(shape1, place1, shape2, place2, x, frame, weight)
-        worst = jnp.maximum(jnp.max(jnp.abs(linear.stationarity)) / weight, jnp.max(jnp.abs(linear.rows)))
+        per_length = jnp.maximum(jnp.abs(linear.stationarity[0]), length * jnp.max(jnp.abs(linear.stationarity[1:])))
+        worst = jnp.maximum(per_length / weight, jnp.max(jnp.abs(linear.rows)) / length)
         return linear, jnp.maximum(worst, jnp.max(jnp.abs(x.slack * x.dual - relaxation)) / weight)
 
     def step(x: Growth, linear: Linear, target: Array) -> Growth:
@@ -260,9 +288,9 @@ def solve(
 
     def goes_on(carry: tuple[Growth, Linear, Array, Array]) -> Array:
         _, _, k, worst = carry
-        return (k < most) & (worst > 0.1 * relaxation / weight)
+        return (k < most) & (worst > enough)
 
     x = start(shape1, place1, shape2, place2, weight)
     begin = (x, *look(x))
-    x, _, k, _ = jax.lax.while_loop(goes_on, iterate, (begin[0], begin[1], jnp.zeros((), jnp.int32), begin[2]))
-    return x, k
+    x, _, k, worst = jax.lax.while_loop(goes_on, iterate, (begin[0], begin[1], jnp.zeros((), jnp.int32), begin[2]))
+    return Solved(x, k, worst)
