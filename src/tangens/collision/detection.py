@@ -28,8 +28,8 @@ Array = jax.Array
 Pose = tuple[Numbers, Numbers]
 
 _TOLERANCE = 1e-4  # of the growth problem's equations, relative to ρ: derivatives are as good as that
-_ROUNDING = 1e-13  # nothing is solved better than this
-_ITERATIONS = 60
+_ROUNDING = 1e-15  # over ρ: where p is at a corner, its equations hold it with a stiffness of 1/ρ
+_ITERATIONS = 100
 _NO_NORMAL = 1e-8  # |∂α/∂x| ℓ below which a normal is noise
 
 
@@ -184,7 +184,7 @@ def _pair(shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation
 
 
 def _enough(relaxation: Array) -> Array:
-    return jnp.maximum(_TOLERANCE * relaxation, _ROUNDING)
+    return jnp.maximum(_TOLERANCE * relaxation, jnp.minimum(0.1 * relaxation, _ROUNDING / relaxation))
 
 
 @jax.custom_jvp

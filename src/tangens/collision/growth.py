@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from tangens.dynamics.screws import vector_product
@@ -30,6 +31,10 @@ from tangens.geometry import Shape
 Array = jax.Array
 
 _NO_NORMAL = 1e-9  # λᵀ∂g/∂p below this has no direction [N], or over the weight per length
+
+_FRACTION = 0.9  # of the way to the boundary
+_BALANCE = 0.1  # least product allowed, over the mean
+_SHARES = 0.8 ** np.arange(16.0)
 
 
 class Place(NamedTuple):
@@ -246,7 +251,7 @@ def solve(
     place2: Place,
     weight: Array,
     relaxation: Array,
-    most: int = 50,
+    most: Array | int = 50,
     tolerance: Array | float = 0.1,
 ) -> Solved:
     """Solve the growth problem alone, by predictor and corrector, to `tolerance` times ρ."""
@@ -270,8 +275,16 @@ def solve(
         slope = jnp.concatenate([change.slack, change.dual])
         return jnp.min(jnp.where(slope < 0, -value / jnp.where(slope < 0, slope, -1.0), jnp.inf))
 
-    def iterate(carry: tuple[Growth, Linear, Array, Array]) -> tuple[Growth, Linear, Array, Array]:
-        x, linear, k, _ = carry
+    def centred(x: Growth, change: Growth, length: Array) -> Array:
+        """The largest of some shares of a step after which no product has fallen far behind the mean."""
+        shares = jnp.append(_SHARES, 0.0)
+        at = (shares * length)[:, None]
+        products = (x.slack + at * change.slack) * (x.dual + at * change.dual)
+        quality = jnp.min(products, axis=1) / jnp.mean(products, axis=1)
+        fine = quality[:-1] >= jnp.minimum(_BALANCE, 0.9 * quality[-1])
+        return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(quality[:-1]))]
+
+    def advanced(x: Growth, linear: Linear) -> Growth:
         now, mean = x.slack * x.dual, jnp.mean(x.slack * x.dual)
         first = step(x, linear, relaxation - now)
         reach = jnp.minimum(1.0, longest(x, first))
@@ -281,16 +294,18 @@ def solve(
         trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
         bend = jnp.clip(trust * first.slack * first.dual, -aim / 2, aim / 2)
         second = step(x, linear, aim - now - bend)
-        length = jnp.minimum(1.0, 0.99 * longest(x, second))
-        x = jax.tree.map(lambda a, b: a + length * b, x, second)
-        linear, worst = look(x)
-        return x, linear, k + 1, worst
+        length = jnp.minimum(1.0, _FRACTION * longest(x, second))
+        length *= centred(x, second, length)
+        return jax.tree.map(lambda a, b: a + length * b, x, second)
 
-    def goes_on(carry: tuple[Growth, Linear, Array, Array]) -> Array:
-        _, _, k, worst = carry
-        return (k < most) & (worst > enough)
+    def iterate(carry: tuple[Solved, Array]) -> tuple[Solved, Array]:
+        # The equations are evaluated here and nowhere else: that is most of what there is to compile.
+        (x, k, _), _ = carry
+        linear, worst = look(x)
+        ends = (worst <= enough) | (k >= most)
+        x = jax.tree.map(lambda old, new: jnp.where(ends, old, new), x, advanced(x, linear))
+        return Solved(x, jnp.where(ends, k, k + 1), worst), ends
 
     x = start(shape1, place1, shape2, place2, weight)
-    begin = (x, *look(x))
-    x, _, k, worst = jax.lax.while_loop(goes_on, iterate, (begin[0], begin[1], jnp.zeros((), jnp.int32), begin[2]))
-    return Solved(x, k, worst)
+    begin = Solved(x, jnp.zeros((), jnp.int32), jnp.full_like(x.scale, jnp.inf)), jnp.zeros((), bool)
+    return jax.lax.while_loop(lambda carry: ~carry[1], iterate, begin)[0]
