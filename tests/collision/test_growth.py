@@ -91,7 +91,7 @@ def matrix(rotation: Any, dim: int) -> Array:
 
 @cache
 def detect(dim: int, one: str, two: str) -> Callable[..., Any]:
-    """Results and their derivatives by all poses and shapes, of all states at once: compiled once for a kind of pair."""
+    """Results and their derivatives by all poses and shapes, of all states at once: one compilation."""
 
     def run(x: Any, relaxation: Any) -> Any:
         found = tg.collision.growth_distance(*x, relaxation=relaxation)
@@ -170,14 +170,14 @@ def check_derivatives(one: str, two: str, dim: int) -> None:
     d = jax.tree.map(lambda leaf: np.asarray(leaf) * 0.3 * rng.normal(size=np.shape(leaf)), x)
     for relaxation, step in ((1e-2, 3e-5), (1e-4, 2e-6)):
         slopes = run(x, relaxation)[0]
-        ends = [run(jax.tree.map(lambda a, b, k=k: a + k * step * b, x, d), relaxation)[1] for k in (1, -1, 2, -2)]
+        ends = [run(jax.tree.map(lambda a, b, h=k * step: a + h * b, x, d), relaxation)[1] for k in (1, -1, 2, -2)]
         for name, slope in slopes.items():
-            near, far = (
-                np.asarray(getattr(a, name)) - np.asarray(getattr(b, name)) for a, b in (ends[:2], ends[2:])
-            )
+            near, far = (np.asarray(getattr(a, name)) - np.asarray(getattr(b, name)) for a, b in (ends[:2], ends[2:]))
             reference = (8 * near - far) / (12 * step)
             along = jax.tree.map(
-                lambda j, b: np.sum(np.asarray(j) * _wide(b, j), axis=tuple(range(np.ndim(j) - np.ndim(b) + 1, np.ndim(j)))),
+                lambda j, b: np.sum(
+                    np.asarray(j) * _wide(b, j), axis=tuple(range(np.ndim(j) - np.ndim(b) + 1, np.ndim(j)))
+                ),
                 slope,
                 d,
             )

@@ -1,4 +1,4 @@
-"""Collision detection on its own, as a differentiable function: by which factor do two shapes grow until they touch?
+"""Collision detection on its own, as a differentiable function: the factor by which two shapes grow until they touch.
 
 The growth problem (see `growth`) solved to the end. Its solution is a smooth function of poses and shapes as long as it
 is relaxed, and its derivatives are those of the relaxed equations, by the implicit function theorem: one linear system,
@@ -53,9 +53,9 @@ class Detection(NamedTuple):
 def growth_distance(shape1: Shape, pose1: Pose, shape2: Shape, pose2: Pose, relaxation: Numbers = 1e-6) -> Detection:
     """Find out by which factor two shapes must grow, or shrink, until they just touch (paper 1, Eq. 14).
 
-    A pose is (position [m], rotation): in space a matrix or a quaternion wxyz, in the plane an angle [rad] from the first
-    axis to the second. `relaxation` is ρ over ℓ, where ℓ is the sum of the shapes' `girth`: the scale comes out too large
-    by at most ρ/ℓ times the number of rows, and corners look round, the more the larger it is.
+    A pose is (position [m], rotation): in space a matrix or a quaternion wxyz, in the plane an angle [rad] from the
+    first axis to the second. `relaxation` is ρ over ℓ, where ℓ is the sum of the shapes' `girth`: the scale comes out
+    too large by at most that times the number of rows, and corners look round, the more the larger it is.
 
     Differentiable by poses, by the numbers of the shapes and by the relaxation. Shapes grow about their middle, a
     half-space stays. Of a bundle, the part with the least scale counts. Where the middles of both shapes coincide, no
@@ -104,7 +104,9 @@ def _rotation(which: str, rotation: Numbers) -> Array:
         raise OptionError(f"the {which} rotation must be a matrix (3, 3) or a quaternion wxyz (4,); got shape {shape}")
     given = array(f"{which} rotation", rotation, len(shape)).astype(float)
     if shape == (3, 3):
-        if numbers is not None and not (np.allclose(numbers @ numbers.T, np.eye(3), atol=1e-4) and np.linalg.det(numbers) > 0):
+        if numbers is not None and not (
+            np.allclose(numbers @ numbers.T, np.eye(3), atol=1e-4) and np.linalg.det(numbers) > 0
+        ):
             raise OptionError(f"the {which} rotation must be a rotation matrix; got {numbers.tolist()}")
         return given
     if numbers is not None and not numbers.any():
@@ -202,7 +204,7 @@ def _solved(
 
 @_solved.defjvp
 def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    shape1, place1, shape2, place2, relaxation = primals
+    shape1, place1, shape2, place2, _ = primals
     answer = _solved(*primals)
     x, length = answer[0], growth.length_of(shape1, shape2)
     n1, n2 = growth.normals(shape1, place1, shape2, place2, x)

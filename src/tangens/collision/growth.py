@@ -1,6 +1,6 @@
-"""The growth problem: by which factor must two convex shapes grow, or shrink, until they just touch?
+"""The growth problem: the factor by which two convex shapes must grow, or shrink, until they just touch.
 
-    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                                (paper 1, Eq. 14)
+    minimise α   so that   g₁(p, α, ε₁) ≤ 0,   g₂(p, α, ε₂) ≤ 0,   α ≥ 0                               (paper 1, Eq. 14)
 
 α > 1 means apart, α < 1 overlapping. At the solution, p is where the scaled shapes touch, and λᵀ∂g/∂p of either shape,
 the sensitivity of α (Eq. 15), is the normal. Slacks s and duals λ follow λ∘s = ρ: a relaxation ρ rounds corners off and
@@ -148,8 +148,8 @@ def start(shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Ar
         return jnp.concatenate([shape1.rows(p1, scale, inner[:k]), shape2.rows(p2, scale, inner[k:]), -scale[None]])
 
     value, slope = jax.jvp(rows, (scale,), (jnp.ones_like(scale),))
-    # No slack is tiny. But those of α ≥ 0 and of a cone's ε ≥ 0 must be what they stand for: then no step leads to where
-    # the rows are not convex. Hence the floor, which a shape's own positive numbers exceed.
+    # No slack is tiny. But those of α ≥ 0 and of a cone's ε ≥ 0 must be what they stand for: then no step leads to
+    # where the rows are not convex. Hence the floor, which a shape's own positive numbers exceed.
     length = length_of(shape1, shape2)
     floor = [jnp.full(s.n_rows, 0.1 * jnp.where(s.girth > 0, s.girth, length)) for s in (shape1, shape2)]
     slack = jnp.maximum(-value, jnp.concatenate([*floor, jnp.zeros(1)]))
