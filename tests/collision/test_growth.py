@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -30,7 +29,12 @@ geo = tg.geometry
 STATES = 6
 PRIMITIVES = ("half-space", "polytope", "padded", "ellipsoid", "capsule", "cylinder", "cone")
 # Each primitive once. TANGENS_ALL_PAIRS=1 asks for all of them, which take minutes to compile.
-PAIRS = (("half-space", "cone"), ("polytope", "capsule"), ("padded", "cylinder"), ("ellipsoid", "ellipsoid"))
+PAIRS: tuple[tuple[str, ...], ...] = (
+    ("half-space", "cone"),
+    ("polytope", "capsule"),
+    ("padded", "cylinder"),
+    ("ellipsoid", "ellipsoid"),
+)
 if os.environ.get("TANGENS_ALL_PAIRS"):
     PAIRS = tuple(itertools.combinations_with_replacement(PRIMITIVES, 2))[1:]
 SPHERE, STILL = geo.sphere(0.1), np.array([1.0, 0.0, 0.0, 0.0])
@@ -94,7 +98,7 @@ def detect(dim: int, one: str, two: str) -> Callable[..., Any]:
     """Results and their derivatives by all poses and shapes, of all states at once: one compilation."""
 
     def run(x: Any, relaxation: Any) -> Any:
-        found = tg.collision.growth_distance(*x, relaxation=relaxation)
+        found = tg.collision.growth_distance(*x, relaxation)
         smooth = {"scale": found.scale, "point": found.point, "normal": found.normal, "distance": found.distance}
         return smooth, found
 
@@ -271,4 +275,4 @@ def test_the_scale_is_what_a_general_solver_finds() -> None:
 def test_what_makes_no_sense_is_refused(shape1: Any, pose2: Any, words: str) -> None:
     shape2 = geo.HalfSpace([0.0, 0.0, 1.0]) if words == "two half-spaces" else SPHERE
     with pytest.raises(OptionError, match=words):
-        tg.collision.growth_distance(shape1, (jnp.zeros(shape1.dim), STILL), shape2, pose2)
+        tg.collision.growth_distance(shape1, (np.zeros(shape1.dim), STILL), shape2, pose2)

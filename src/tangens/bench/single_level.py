@@ -3,8 +3,8 @@
 One core, one thread; both methods are compiled with the same flags and share all code but that which makes them differ.
 
 falling block: the planar block of paper 1, Fig. 11, along a drop. Both methods take the same steps, from the same
-    states and from scratch, in turns; a step's time is that of one call, and the ratio that of the mean times, as in the
-    paper.
+    states and from scratch, in turns; a step's time is that of one call, and the ratio that of the mean times, as in
+    the paper.
 stack: towers of boxes at rest, face to face, as `Simulator.step` takes them.
 batch: cubes in the middle of a throw, all steps of a batch in one call (`vmap`). The batch is done when its slowest is.
 """
@@ -101,8 +101,8 @@ def falling_block() -> Scene:
     """The block of paper 1, Fig. 9: a pentagon in the plane x-z."""
     from tangens.geometry import HalfSpace, Polytope
 
-    A = [[1, 0.2], [0, 1], [-1, -0.3], [0, -1], [0.8, -0.8]]
-    A = (np.array(A) / np.linalg.norm(A, axis=1, keepdims=True)).tolist()
+    A = np.array([[1, 0.2], [0, 1], [-1, -0.3], [0, -1], [0.8, -0.8]])
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
     return load(_BLOCK).with_shapes({"floor": HalfSpace([0.0, 1.0]), "block": Polytope(A, [0.4] * 5)})
 
 
@@ -131,7 +131,7 @@ def _measure_block(report: Report, effort: Effort) -> None:
         for _ in range(effort.passes):
             for q, v in states:
                 for name, function in step.items():
-                    seconds, (_, _, count, converged) = _timed(lambda f=function, q=q, v=v: f(q, v))
+                    seconds, (_, _, count, converged) = _timed(function, q, v)
                     times[name].append(seconds)
                     iterations[name].append(int(count))
                     failed[name] += not converged
@@ -156,11 +156,11 @@ def _step_of(scene: Scene, model: InteriorContact) -> Callable[..., Any]:
     return compiled(step)
 
 
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     import jax
 
     start = time.perf_counter()
-    answer = jax.block_until_ready(call())
+    answer = jax.block_until_ready(call(*arguments))
     return time.perf_counter() - start, answer
 
 
@@ -207,7 +207,7 @@ def _measure_batch(report: Report, effort: Effort) -> None:
             times, iterations = list[float](), list[float]()
             for first in range(0, min(most, 64 if size == 1 else size), size):
                 for _ in range(1 if size == 1 else 3 * effort.passes):
-                    seconds, answer = _timed(lambda f=together, a=first, b=first + size: f(q[a:b], v[a:b]))
+                    seconds, answer = _timed(together, q[first : first + size], v[first : first + size])
                     times.append(seconds / size)
                     iterations.append(float(np.mean(answer[2])))
             report.add(f"batch of {size}", OURS, 1e6 * median(times), len(times), compile_s)

@@ -68,7 +68,7 @@ def growth_distance(shape1: Shape, pose1: Pose, shape2: Shape, pose2: Pose, rela
         raise OptionError(f"growth_distance takes shapes of one dimension; got {shape1.dim} and {shape2.dim}")
     arguments = (shape1, shape2, pose1, pose2, relaxation)
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
-    if not jax.config.jax_enable_x64 and traced:
+    if traced and jnp.zeros(()).dtype != jnp.float64:
         raise OptionError('growth_distance needs double precision: jax.config.update("jax_enable_x64", True)')
     with jax.enable_x64(True):
         shape1, shape2 = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), (shape1, shape2))
@@ -99,7 +99,7 @@ def _place(which: str, pose: Pose, dim: int) -> Place:
 
 def _rotation(which: str, rotation: Numbers) -> Array:
     """A rotation matrix from itself or from a quaternion wxyz, which need not have unit length."""
-    numbers, shape = known(rotation), np.shape(rotation)  # type: ignore[arg-type]
+    numbers, shape = known(rotation), np.shape(rotation)
     if shape not in ((4,), (3, 3)):
         raise OptionError(f"the {which} rotation must be a matrix (3, 3) or a quaternion wxyz (4,); got shape {shape}")
     given = array(f"{which} rotation", rotation, len(shape)).astype(float)
@@ -131,19 +131,19 @@ def _check_finite(shape: Shape, place: Place) -> None:
 @jax.jit
 def _detect(shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation: Array) -> Detection:
     """The nearest of all pairs of parts; those of one kind are solved at once."""
-    groups: dict[Hashable, list[Any]] = defaultdict(list)
+    groups: dict[Hashable, list[Any]] = defaultdict(list)  # arguments of `_pair`
     for one, two in itertools.product(_pieces(shape1, place1), _pieces(shape2, place2)):
         if not (isinstance(one[0], HalfSpace) and isinstance(two[0], HalfSpace)):
-            groups[kind(one[0]), kind(two[0])].append((*one, *two))
+            groups[kind(one[0]), kind(two[0])].append((*one, *two, relaxation))
     if not groups:
         raise OptionError("two half-spaces do not grow, so they have no growth distance: one shape must be bounded")
     if sum(map(len, groups.values())) == 1:
         ((pair,),) = groups.values()
-        return _pair(*pair, relaxation)
+        return _pair(*pair)
     found = list[Detection]()
     for group in groups.values():
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *group)
-        found.append(jax.vmap(_pair, (0, 0, 0, 0, None))(*stacked, relaxation))
+        found.append(jax.vmap(_pair)(*stacked))
     every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
     nearest = jnp.argmin(every.scale)
     best: Detection = jax.tree.map(lambda leaf: leaf[nearest], every)
