@@ -27,7 +27,7 @@ from tangens.geometry.checks import Numbers, array, known
 Array = jax.Array
 Pose = tuple[Numbers, Numbers]
 
-_TOLERANCE = 1e-4  # of the growth problem's equations, relative to ρ: derivatives are as good as that
+_TOLERANCE = 1e-9  # of the growth problem's equations, relative to ρ: Newton is quadratic, and derivatives profit
 _ROUNDING = 1e-15  # over ρ: where p is at a corner, its equations hold it with a stiffness of 1/ρ
 _ITERATIONS = 100
 _NO_NORMAL = 1e-8  # |∂α/∂x| ℓ below which a normal is noise
