@@ -98,7 +98,8 @@ def detect(dim: int, one: str, two: str) -> Callable[..., Any]:
     """Results and their derivatives by all poses and shapes, of all states at once: one compilation."""
 
     def run(x: Any, relaxation: Any) -> Any:
-        found = tg.collision.growth_distance(*x, relaxation)
+        shape1, pose1, shape2, pose2 = x
+        found = tg.collision.growth_distance(shape1, pose1, shape2, pose2, relaxation)
         smooth = {"scale": found.scale, "point": found.point, "normal": found.normal, "distance": found.distance}
         return smooth, found
 
