@@ -21,13 +21,13 @@ from tangens.simulate import Simulator
 from tangens.state import State
 
 if TYPE_CHECKING:
-    from tangens import geometry
+    from tangens import collision, geometry
 else:
 
     def __getattr__(name: str) -> Any:
-        """`tangens.geometry`, on its first use: it imports JAX."""
-        if name == "geometry":
-            return import_module("tangens.geometry")
+        """`tangens.collision` and `tangens.geometry`, on their first use: they import JAX."""
+        if name in ("collision", "geometry"):
+            return import_module(f"tangens.{name}")
         raise AttributeError(f"module 'tangens' has no attribute {name!r}")
 
 
@@ -56,6 +56,7 @@ __all__ = [
     "StateError",
     "Step",
     "Trajectory",
+    "collision",
     "geometry",
     "load",
     "optimize",

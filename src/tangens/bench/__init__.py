@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tangens.bench import dynamics, gradients, jacobians
+from tangens.bench import dynamics, gradients, jacobians, single_level
 from tangens.bench.request import Bench, BenchRequest
 
 __all__ = ["BENCHES", "Bench", "BenchRequest"]
@@ -13,5 +13,6 @@ BENCHES: dict[str, Bench] = {
     "jacobians": Bench(
         jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
     ),
+    "single-level": Bench(single_level.run, table=single_level.table),
 }
 """By name."""

@@ -9,7 +9,7 @@ from typing import Any
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
 from tangens.errors import OptionError
 
-NAMES = ("ncp", "lcp")
+NAMES = ("ncp", "lcp", "single-level")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,12 +22,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from tangens.dynamics.screws import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array
+
+_NO_NORMAL = 1e-9  # λᵀ∂g/∂p below this has no direction [N], or over the weight per length
+
+_FRACTION = 0.9  # of the way to the boundary
+_BALANCE = 0.1  # least product allowed, over the mean
+_SHARES = 0.8 ** np.arange(16.0)
 
 
 class Place(NamedTuple):
@@ -104,7 +111,11 @@ def unit(x: Array) -> Array:
 
 
 def frame_of(normal: Array, tangent: Array, dim: int) -> Array:
-    """Return a contact frame (3, dim): the normal, and in space the tangent nearest to the one given."""
+    """Return a contact frame (3, dim): the normal, and in space the tangent nearest to the one given.
+
+    Shapes with one centre have no normal. A frame is needed all the same: theirs has the last axis of the world.
+    """
+    normal = jnp.where(normal @ normal > _NO_NORMAL**2, normal, jnp.array([0.0, 0.0, 1.0]))
     if dim == 2:
         n = unit(normal * jnp.array([1.0, 0.0, 1.0]))
         return jnp.stack([n, jnp.stack([n[2], jnp.zeros_like(n[1]), -n[0]])], axis=1)
@@ -137,7 +148,11 @@ def start(shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Ar
         return jnp.concatenate([shape1.rows(p1, scale, inner[:k]), shape2.rows(p2, scale, inner[k:]), -scale[None]])
 
     value, slope = jax.jvp(rows, (scale,), (jnp.ones_like(scale),))
-    slack = jnp.maximum(-value, 0.1 * length_of(shape1, shape2))
+    # No slack is tiny. But those of α ≥ 0 and of a cone's ε ≥ 0 must be what they stand for: then no step leads to
+    # where the rows are not convex. Hence the floor, which a shape's own positive numbers exceed.
+    length = length_of(shape1, shape2)
+    floor = [jnp.full(s.n_rows, 0.1 * jnp.where(s.girth > 0, s.girth, length)) for s in (shape1, shape2)]
+    slack = jnp.maximum(-value, jnp.concatenate([*floor, jnp.zeros(1)]))
     return Growth(point, scale, inner, slack, weight / jnp.sum(-slope / slack) / slack)
 
 
@@ -220,17 +235,35 @@ def _inverse_factor(matrix: Array) -> Array:
     return solve_triangular(lower, jnp.diag(scale), lower=True)
 
 
+class Solved(NamedTuple):
+    """The solution of a growth problem."""
+
+    growth: Growth
+    iterations: Array
+    residual: Array
+    """The worst of all equations, as a change of α."""
+
+
 def solve(
-    shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Array, relaxation: Array, most: int = 50
-) -> tuple[Growth, Array]:
-    """Solve the growth problem alone, by predictor and corrector; return how many iterations that took, too."""
-    dim = shape1.dim
+    shape1: Shape,
+    place1: Place,
+    shape2: Shape,
+    place2: Place,
+    weight: Array,
+    relaxation: Array,
+    most: Array | int = 50,
+    tolerance: Array | float = 0.1,
+) -> Solved:
+    """Solve the growth problem alone, by predictor and corrector, to `tolerance` times ρ."""
+    dim, length = shape1.dim, length_of(shape1, shape2)
+    enough = tolerance * relaxation / weight
 
     def look(x: Growth) -> tuple[Linear, Array]:
         n1, n2 = normals(shape1, place1, shape2, place2, x)
         frame = frame_of(n1 - n2, place1.rotation[:, 0], dim)
         linear = linearise(shape1, place1, shape2, place2, x, frame, weight)
-        worst = jnp.maximum(jnp.max(jnp.abs(linear.stationarity)) / weight, jnp.max(jnp.abs(linear.rows)))
+        per_length = jnp.maximum(jnp.abs(linear.stationarity[0]), length * jnp.max(jnp.abs(linear.stationarity[1:])))
+        worst = jnp.maximum(per_length / weight, jnp.max(jnp.abs(linear.rows)) / length)
         return linear, jnp.maximum(worst, jnp.max(jnp.abs(x.slack * x.dual - relaxation)) / weight)
 
     def step(x: Growth, linear: Linear, target: Array) -> Growth:
@@ -242,8 +275,16 @@ def solve(
         slope = jnp.concatenate([change.slack, change.dual])
         return jnp.min(jnp.where(slope < 0, -value / jnp.where(slope < 0, slope, -1.0), jnp.inf))
 
-    def iterate(carry: tuple[Growth, Linear, Array, Array]) -> tuple[Growth, Linear, Array, Array]:
-        x, linear, k, _ = carry
+    def centred(x: Growth, change: Growth, length: Array) -> Array:
+        """The largest of some shares of a step after which no product has fallen far behind the mean."""
+        shares = jnp.append(_SHARES, 0.0)
+        at = (shares * length)[:, None]
+        products = (x.slack + at * change.slack) * (x.dual + at * change.dual)
+        quality = jnp.min(products, axis=1) / jnp.mean(products, axis=1)
+        fine = quality[:-1] >= jnp.minimum(_BALANCE, 0.9 * quality[-1])
+        return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(quality[:-1]))]
+
+    def advanced(x: Growth, linear: Linear) -> Growth:
         now, mean = x.slack * x.dual, jnp.mean(x.slack * x.dual)
         first = step(x, linear, relaxation - now)
         reach = jnp.minimum(1.0, longest(x, first))
@@ -253,16 +294,18 @@ def solve(
         trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
         bend = jnp.clip(trust * first.slack * first.dual, -aim / 2, aim / 2)
         second = step(x, linear, aim - now - bend)
-        length = jnp.minimum(1.0, 0.99 * longest(x, second))
-        x = jax.tree.map(lambda a, b: a + length * b, x, second)
-        linear, worst = look(x)
-        return x, linear, k + 1, worst
+        length = jnp.minimum(1.0, _FRACTION * longest(x, second))
+        length *= centred(x, second, length)
+        return jax.tree.map(lambda a, b: a + length * b, x, second)
 
-    def goes_on(carry: tuple[Growth, Linear, Array, Array]) -> Array:
-        _, _, k, worst = carry
-        return (k < most) & (worst > 0.1 * relaxation / weight)
+    def iterate(carry: tuple[Solved, Array]) -> tuple[Solved, Array]:
+        # The equations are evaluated here and nowhere else: that is most of what there is to compile.
+        (x, k, _), _ = carry
+        linear, worst = look(x)
+        ends = (worst <= enough) | (k >= most)
+        x = jax.tree.map(lambda old, new: jnp.where(ends, old, new), x, advanced(x, linear))
+        return Solved(x, jnp.where(ends, k, k + 1), worst), ends
 
     x = start(shape1, place1, shape2, place2, weight)
-    begin = (x, *look(x))
-    x, _, k, _ = jax.lax.while_loop(goes_on, iterate, (begin[0], begin[1], jnp.zeros((), jnp.int32), begin[2]))
-    return x, k
+    begin = Solved(x, jnp.zeros((), jnp.int32), jnp.full_like(x.scale, jnp.inf)), jnp.zeros((), bool)
+    return jax.lax.while_loop(lambda carry: ~carry[1], iterate, begin)[0]

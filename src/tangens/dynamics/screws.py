@@ -45,6 +45,12 @@ class Carriage:
                 self.bodies[body, self.body == up] = 1.0
                 up = model.body_parentid[up]
         self.axes = self._carried_axes(model)
+        # The same, for each body's own degrees of freedom only; short lists are filled up with what does not count.
+        count = self.bodies.sum(axis=1).astype(int)
+        self.dofs: NDArray[np.int_] = np.zeros((model.nbody, max(count.max(), 1)), int)
+        for body in range(model.nbody):
+            self.dofs[body, : count[body]] = np.flatnonzero(self.bodies[body])
+        self.counts: NDArray[np.float64] = np.where(np.arange(self.dofs.shape[1]) < count[:, None], 1.0, 0.0)
 
     def _carried_axes(self, model: mujoco.MjModel) -> NDArray[np.float64]:
         """[j, k] = 1 if the axis of k moves with the degree of freedom j."""

@@ -160,10 +160,11 @@ class Scene:
         return Scene(model, restitution=restitution, source=self.source, shapes=self.shapes)
 
     def with_shapes(self, shapes: Mapping[str, Shape]) -> Scene:
-        """A new scene in which geoms, named here, have shapes that MJCF cannot describe, in the geom's frame.
+        """A new scene in which geoms, named here, have shapes that MJCF cannot describe.
 
-        For models that work on convex shapes ("single-level", "bilevel"). Planar shapes lie in the plane x-z; then all
-        that can touch must be planar. What a geom weighs and how it looks stays as it is.
+        They are in the geom's frame, as MJCF has it. For models that work on convex shapes ("single-level", "bilevel").
+        Planar shapes lie in the plane x-z; then all that can touch must be planar. What a geom weighs and how it looks
+        stays as it is.
         """
         for name in shapes:
             if name not in self.geom_names:

@@ -22,8 +22,8 @@ def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
     def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
         place1, place2 = places(pair, bodies)
         weight = problem.sharpness * sum_of_scales(pair)
-        solved, _ = growth.solve(pair.shape1, place1, pair.shape2, place2, weight, problem.detection)
-        return u._replace(growth=solved)
+        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight, problem.detection)
+        return u._replace(growth=solved.growth)
 
     pairs = (
         jax.vmap(one)(group, u, all_bodies(group, screws, twist))

@@ -56,7 +56,9 @@ class InteriorEngine:
         self.function, self._compiled = _shared(self._scene, self._settings, capacity)
         self._guess = None
         own: dict[str, Any] = {name: self._scene.parameters[name] for name in self.function.parameters}
-        self._fixed = own | {"timestep": np.float64(self._scene.timestep)}
+        with jax.enable_x64(True):
+            reach = self.function.table.reach(self._scene.parameters["size"])
+        self._fixed = own | {"timestep": np.float64(self._scene.timestep), "reach": reach}
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
         """Advance by one time step."""

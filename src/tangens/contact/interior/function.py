@@ -82,6 +82,8 @@ class StepFunction:
         self._limits = _limits(scene.shared_model)
         own = {name: scene.parameters[name] for name in ("friction", "size")}
         self.parameters: dict[str, Any] = self.dynamics.parameters | own
+        self.reach = self.table.reach(scene.parameters["size"])
+        """Radii of balls around the shapes: parameters that nobody differentiates by."""
         self.timestep = scene.timestep
 
     def __call__(
@@ -94,7 +96,7 @@ class StepFunction:
     ) -> tuple[Array, Array]:
         """Take a step; differentiable by every argument but the parameter `timestep`, which is frozen."""
         inputs: Inputs = {"q": jnp.asarray(q), "v": jnp.asarray(v), **(parameters or {})}
-        for name in inputs.keys() - {"q", "v", "timestep"} - self.parameters.keys():
+        for name in inputs.keys() - {"q", "v", "timestep", "reach"} - self.parameters.keys():
             raise OptionError(f"no parameter {name!r}: choose from {', '.join((*self.parameters, 'timestep'))}")
         if u is not None:
             inputs["u"] = jnp.asarray(u)
@@ -110,7 +112,7 @@ class StepFunction:
     ) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
         rho = self.settings.relaxation if relaxation is None else relaxation
-        problem, crowded = self.problem(inputs, jnp.asarray(rho))
+        problem, crowded = jax.lax.optimization_barrier(self.problem(inputs, jnp.asarray(rho)))
         run = partial(
             method.solve,
             self.dynamics,
@@ -134,6 +136,7 @@ class StepFunction:
         """The equations of a step, with the pairs that are near."""
         timestep = jax.lax.stop_gradient(jnp.asarray(inputs.get("timestep", self.timestep)))
         values = {name: inputs.get(name, default) for name, default in self.parameters.items()}
+        values["reach"] = jax.lax.stop_gradient(jnp.asarray(inputs.get("reach", self.reach)))
         smooth = {name: value for name, value in values.items() if name in self.dynamics.parameters}
         q, v = inputs["q"], inputs["v"]
         inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth, timestep)

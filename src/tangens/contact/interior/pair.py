@@ -45,6 +45,8 @@ class Pair(NamedTuple):
     body2: Array
     geoms: Array
     """Which geoms the shapes belong to, (2,)."""
+    reach: Array
+    """Radii of balls around the shapes [m], (2,)."""
     friction: Array
     """Of sliding, μ."""
     torsion: Array

@@ -94,8 +94,14 @@ class PairTable:
             for (k1, k2), rows in found.items()
         )
 
+    def reach(self, size: Any) -> NDArray[np.float64]:
+        """Radii of balls around all shapes [m], kind by kind: found once, since corners are dear to find."""
+        shapes = self._shapes(size)
+        return np.array([float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p in zip(*k, strict=True)])
+
     def pairs(self, parameters: Mapping[str, Array]) -> tuple[Pair, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
+        reach = jnp.split(jnp.asarray(parameters["reach"]), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
         m = self._model
         shapes = self._shapes(parameters["size"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
@@ -115,24 +121,37 @@ class PairTable:
             ]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
-            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), joint[0], torsion))
+            balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
+            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), balls, joint[0], torsion))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
         """All shapes of a kind as one, and where each sits on its body."""
         m, pieces, places = self._model, list[Shape](), list[Place]()
-        rotation = np.zeros(9)
         lift = np.eye(3)[:, [0, 2]] if self.dim == 2 else np.eye(3)
         for geom, part in zip(*members, strict=True):
             # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
             shape, centre = centred(shapes[geom][part])
-            mujoco.mju_quat2Mat(rotation, m.geom_quat[geom])
-            turn = rotation.reshape(3, 3).copy()
+            position, turn = geom_frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
             pieces.append(shape)
-            places.append(Place(jnp.asarray(m.geom_pos[geom]) + turn @ lift @ centre, jnp.asarray(turn)))
+            places.append(Place(jnp.asarray(position) + turn @ lift @ centre, jnp.asarray(turn)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *places
         )
+
+
+def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Position and axes of a geom on its body.
+
+    MuJoCo moves the frames of meshes to their middles. A shape that the user described is in the frame of the MJCF.
+    """
+    position, quaternion, turn = m.geom_pos[geom].copy(), m.geom_quat[geom].copy(), np.zeros(9)
+    if described and m.geom_type[geom] == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh, back, turn_back = m.geom_dataid[geom], np.zeros(3), np.zeros(4)
+        mujoco.mju_negPose(back, turn_back, m.mesh_pos[mesh], m.mesh_quat[mesh])
+        mujoco.mju_mulPose(position, quaternion, m.geom_pos[geom], m.geom_quat[geom], back, turn_back)
+    mujoco.mju_quat2Mat(turn, quaternion)
+    return position, turn.reshape(3, 3)
 
 
 def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
@@ -158,11 +177,8 @@ def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
 def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
     """Less than the distance of a pair's shapes [m]: between the balls around them, or from a half-space."""
     apart = place2.position - place1.position
-    for shape, place, other, sign in (
-        (pair.shape1, place1, pair.shape2, 1.0),
-        (pair.shape2, place2, pair.shape1, -1.0),
-    ):
+    for shape, place, other, sign in ((pair.shape1, place1, 1, 1.0), (pair.shape2, place2, 0, -1.0)):
         if isinstance(shape, HalfSpace):
             lift = jnp.eye(3)[:, [0, 2]] if shape.dim == 2 else jnp.eye(3)
-            return sign * (place.rotation @ lift @ shape.normal) @ apart - other.reach
-    return jnp.sqrt(apart @ apart) - pair.shape1.reach - pair.shape2.reach
+            return sign * (place.rotation @ lift @ shape.normal) @ apart - pair.reach[other]
+    return jnp.sqrt(apart @ apart) - jnp.sum(pair.reach)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import lu_solve
 
 from tangens.collision.growth import Place
@@ -102,13 +103,15 @@ class System(NamedTuple):
     matrix: Array
     turning: Array
     jacobian: Array
-    """Twist of each body by v⁺, (nbody, 6, nv)."""
+    """Twist of each body by those entries of v⁺ that move it, (nbody, 6, n); the other two likewise."""
     moves: Array
     """Displacement of each body by v⁺."""
     twists: Array
     """Twist of each body by v⁺, counting that its axes turn."""
     pairs: tuple[Linear, ...]
     lifts: tuple[Array, ...]
+    dofs: Array
+    """Which entries of v⁺ move each body, (nbody, n)."""
     reactions: tuple[Array, ...]
     """How each pair's unknowns and wrenches follow motions of its bodies, packed, (n, 12)."""
 
@@ -147,9 +150,10 @@ def goals(x: Iterate) -> Goals:
 
 def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[Screws, Array, Array]:
     """Axes at q⁺, the Jacobian of all bodies' twists, and the twists."""
+    carriage = dynamics.carriage
     screws = dynamics.screws(integrate(dynamics.layout, problem.q, problem.timestep * v))
-    jacobian = jnp.asarray(dynamics.carriage.bodies, v.dtype)[:, None, :] * screws.axes.T
-    return screws, jacobian, jacobian @ v
+    jacobian = jnp.swapaxes(jnp.asarray(carriage.counts, v.dtype)[:, :, None] * screws.axes[carriage.dofs], 1, 2)
+    return screws, jacobian, jnp.einsum("bid,bd->bi", jacobian, v[carriage.dofs])
 
 
 def frames(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[tuple[Array, ...], Iterate]:
@@ -173,7 +177,8 @@ def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tupl
         frame = bodies.place1.rotation @ local
         one = jax.vmap(residual, (0, 0, 0, 0, None, None))
         rest, w1, w2 = one(group, u, bodies, frame, problem.sharpness, shift_of(problem, u))
-        force = force + forces_of(group, jacobian, jax.vmap(lift)(u.growth.point), w1, w2)
+        wrench = _wrenches(group, len(jacobian), jax.vmap(lift)(u.growth.point), w1, w2)
+        force = force + joint_forces(jnp.asarray(dynamics.carriage.dofs), jacobian, wrench, len(x.v))
         left.append(rest)
     force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
     return Left(problem.inertia @ (x.v - problem.v) / problem.timestep - force, tuple(left), _limit(problem, x))
@@ -184,26 +189,35 @@ def _limit(problem: Problem, x: Iterate) -> Array:
     return x.limits.gap - problem.limits.sign * (end - problem.limits.bound)
 
 
-def forces_of(group: Pair, jacobian: Array, lifts: Array, w1: Array, w2: Array) -> Array:
-    """Joint forces of wrenches about the contact points."""
-    wrench = jnp.zeros(jacobian.shape[:2], w1.dtype)
-    wrench = wrench.at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
-    wrench = wrench.at[group.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
-    return jnp.einsum("bin,bi->n", jacobian, wrench)
+def _wrenches(group: Pair, bodies: int, lifts: Array, w1: Array, w2: Array) -> Array:
+    """Wrenches about the contact points, brought to the origin and summed for each body, (nbody, 6)."""
+    wrench = jnp.zeros((bodies, 6), w1.dtype).at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
+    return wrench.at[group.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
+
+
+def joint_forces(dofs: Array, jacobian: Array, wrench: Array, nv: int) -> Array:
+    """What wrenches on bodies ask of the joints, (nv,)."""
+    return jnp.zeros(nv, wrench.dtype).at[dofs].add(jnp.einsum("bid,bi->bd", jacobian, wrench))
 
 
 def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[System, Iterate]:
-    """Newton's system at an iterate, and the iterate with its tangents brought in line."""
-    h, mask = problem.timestep, jnp.asarray(dynamics.carriage.bodies, x.v.dtype)
-    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
-    axes, carried = screws.axes, jnp.asarray(dynamics.carriage.axes, x.v.dtype)
-    path = h * integrate_jacobians(dynamics.layout, problem.q, h * x.v)[1]
-    later = jnp.einsum("jk,bk,ki->bji", carried, mask * x.v, axes)  # of each twist, what j carries along
-    turned = jnp.swapaxes(cross(jnp.broadcast_to(axes, later.shape), later), 1, 2)
-    moves, twists = jacobian @ path, jacobian + turned @ path
+    """Newton's system at an iterate, and the iterate with its tangents brought in line.
 
-    nb = len(mask)
-    wrench, stiff = jnp.zeros((nb, 6)), jnp.zeros((2, nb, nb, 6, 6))
+    A body moves with few of the degrees of freedom, so all that belongs to bodies is kept short: work grows with pairs.
+    """
+    h, carriage, nv = problem.timestep, dynamics.carriage, len(x.v)
+    dofs, counts = jnp.asarray(carriage.dofs), jnp.asarray(carriage.counts, x.v.dtype)
+    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
+    axes = screws.axes
+    own_axes = axes[dofs]
+    path = h * integrate_jacobians(dynamics.layout, problem.q, h * x.v)[1]
+    own_path = path[dofs[:, :, None], dofs[:, None, :]] * counts[:, :, None] * counts[:, None, :]
+    carried = jnp.asarray(carriage.axes[carriage.dofs[:, :, None], carriage.dofs[:, None, :]], x.v.dtype)
+    later = jnp.einsum("bjk,bk,bki->bji", carried, counts * x.v[dofs], own_axes)  # of a twist, what j carries along
+    turned = jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
+    moves, twists = jacobian @ own_path, jacobian + turned @ own_path
+
+    wrench, matrix = jnp.zeros((len(dofs), 6)), problem.inertia / h
     pairs, left, linears = list[Unknowns](), list[Residual](), list[Linear]()
     lifts, reactions = list[Array](), list[Array]()
     for group, u in zip(problem.groups, x.pairs, strict=True):
@@ -215,25 +229,41 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
         reaction = jax.vmap(_reaction)(group, u_aligned, linear)
         blocks = jax.vmap(_stiffness)(linear, reaction[:, -12:], at, bodies.twist2 - bodies.twist1)
         for side, other, block in ((a, a, 0), (a, b, 1), (b, a, 2), (b, b, 3)):
-            stiff = stiff.at[:, side, other].add(jnp.swapaxes(blocks[:, block], 0, 1))
-        wrench = wrench.at[a].add(jnp.einsum("kji,kj->ki", at, linear.wrench1))
-        wrench = wrench.at[b].add(jnp.einsum("kji,kj->ki", at, linear.wrench2))
+            change = blocks[:, block, 0] @ moves[other] + blocks[:, block, 1] @ twists[other]
+            share = jnp.swapaxes(jacobian[side], 1, 2) @ change
+            matrix = matrix.at[dofs[side][:, :, None], dofs[other][:, None, :]].add(-share)
+        wrench += _wrenches(group, len(dofs), at, linear.wrench1, linear.wrench2)
         pairs.append(u_aligned)
         left.append(linear.residual)
         linears.append(linear)
         lifts.append(at)
         reactions.append(reaction)
 
-    carried_wrench = jnp.einsum("bk,bi->ki", mask, wrench)
-    turning = -jnp.einsum("jk,jki,ki->kj", carried, cross(axes[:, None], axes[None]), carried_wrench) @ path
-    force = problem.force + jnp.einsum("bin,bi->n", jacobian, wrench)
+    turning = _turning(dynamics, axes, own_path, wrench)
+    force = problem.force + joint_forces(dofs, jacobian, wrench, nv)
     force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
     wall = jnp.zeros_like(x.v).at[problem.limits.v].add(h * x.limits.push / x.limits.gap)
-    change = jnp.einsum("abij,bjn->ain", stiff[0], moves) + jnp.einsum("abij,bjn->ain", stiff[1], twists)
-    matrix = problem.inertia / h + jnp.diag(wall) + turning - jnp.einsum("bin,bim->nm", jacobian, change)
     x = x._replace(pairs=tuple(pairs))
     rest = Left(problem.inertia @ (x.v - problem.v) / h - force, tuple(left), _limit(problem, x))
-    return System(rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), tuple(reactions)), x
+    matrix = matrix + turning + jnp.diag(wall)
+    return System(
+        rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), dofs, tuple(reactions)
+    ), x
+
+
+def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Array) -> Array:
+    """How forces that joints feel change as their axes turn with q⁺: minus the derivative, by v⁺, (nv, nv)."""
+    carriage = dynamics.carriage
+    total = jnp.einsum("bk,bi->ki", jnp.asarray(carriage.bodies, axes.dtype), wrench)
+    above = carriage.dofs[carriage.body]  # of each degree of freedom, those that carry its body
+    carried = jnp.asarray(
+        carriage.axes[above, np.arange(len(above))[:, None]] * carriage.counts[carriage.body], axes.dtype
+    )
+    by_q = carried * jnp.einsum(
+        "kji,ki->kj", cross(axes[above], jnp.broadcast_to(axes[:, None], (*above.shape, 6))), total
+    )
+    by_v = jnp.einsum("kj,kjd->kd", by_q, own_path[carriage.body])
+    return jnp.zeros((len(axes), len(axes))).at[np.arange(len(axes))[:, None], above].add(-by_v)
 
 
 def _reaction(pair: Pair, x: Unknowns, linear: Linear) -> Array:
@@ -276,11 +306,11 @@ def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: L
     limits = problem.limits
     stop_gap = -left.limits
     stop_push = (target.limits - x.limits.push * stop_gap) / x.limits.gap
-    given = _joint_forces(problem, system, alone).at[limits.v].add(limits.sign * stop_push)
+    given = _answered_forces(problem, system, alone, len(x.v)).at[limits.v].add(limits.sign * stop_push)
     dv = lu_solve(factor, given - left.v)
     answers = _following(problem, x, system, alone, dv)
     wall = jnp.zeros_like(dv).at[limits.v].add(problem.timestep * x.limits.push / x.limits.gap)
-    force = _joint_forces(problem, system, answers).at[limits.v].add(limits.sign * stop_push)
+    force = _answered_forces(problem, system, answers, len(x.v)).at[limits.v].add(limits.sign * stop_push)
     missing = force - left.v - problem.inertia @ dv / problem.timestep - system.turning @ dv - wall * dv
     again = lu_solve(factor, missing)
     answers, dv = _following(problem, x, system, answers, again), dv + again
@@ -293,7 +323,9 @@ def _following(
     problem: Problem, x: Iterate, system: System, answers: tuple[Array, ...], dv: Array
 ) -> tuple[Array, ...]:
     """Packed answers of all pairs, plus what comes of a change dv of the velocities."""
-    moves, twists, twist = system.moves @ dv, system.twists @ dv, system.jacobian @ x.v
+    own, now = dv[system.dofs], x.v[system.dofs]
+    moves, twists = jnp.einsum("bid,bd->bi", system.moves, own), jnp.einsum("bid,bd->bi", system.twists, own)
+    twist = jnp.einsum("bid,bd->bi", system.jacobian, now)
 
     def one(pair: Pair, linear: Linear, at: Array, reaction: Array, answer: Array) -> Array:
         a, b = pair.body1, pair.body2
@@ -320,9 +352,9 @@ def _unpacked(like: Unknowns, answers: Array) -> Unknowns:
     return jax.tree.unflatten(tree, parts)
 
 
-def _joint_forces(problem: Problem, system: System, answers: tuple[Array, ...]) -> Array:
+def _answered_forces(problem: Problem, system: System, answers: tuple[Array, ...], nv: int) -> Array:
     """Joint forces of the wrenches in packed answers."""
-    force = jnp.zeros(system.jacobian.shape[2])
+    wrench = jnp.zeros(system.jacobian.shape[:2])
     for group, at, answer in zip(problem.groups, system.lifts, answers, strict=True):
-        force += forces_of(group, system.jacobian, at, answer[:, -12:-6], answer[:, -6:])
-    return force
+        wrench += _wrenches(group, len(wrench), at, answer[:, -12:-6], answer[:, -6:])
+    return joint_forces(system.dofs, system.jacobian, wrench, nv)

@@ -12,7 +12,7 @@ from tangens.contact.base import ContactModel, Engine
 from tangens.contact.rigid.engine import RigidEngine
 from tangens.contact.rigid.parameters import CONTACT_PARAMETERS
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.errors import OptionError
+from tangens.errors import OptionError, SceneError
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -95,4 +95,11 @@ class RigidContact(ContactModel):
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
+        for name in scene.shapes:
+            raise SceneError(
+                f"{self.name!r} finds contacts by MuJoCo, which does not see the shape given by with_shapes",
+                file=scene.source,
+                element=f"geom {name!r}",
+                remedy='choose contact="single-level", or describe the shape in MJCF',
+            )
         return RigidEngine(scene, self)

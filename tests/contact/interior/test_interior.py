@@ -1,0 +1,141 @@
+"""Relaxed contact of convex shapes: the laws of physics, other models, and the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tangens as tg
+from tangens.contact.interior.engine import InteriorEngine
+
+RHO = 1e-7
+
+
+@pytest.fixture(scope="module")
+def cube() -> tg.Simulator:
+    return tg.Simulator(tg.scenes.cube(), contact=tg.SingleLevel(relaxation=RHO))
+
+
+def test_a_cube_at_rest_is_carried_at_the_point_under_its_centre_of_mass(cube: tg.Simulator) -> None:
+    weight = 9.81 * cube.scene.parameters["mass"][1]
+    traj = cube.rollout(cube.initial_state("resting"), 20)
+    last = traj.contacts[-1]
+    assert last.distance.shape == (1,)
+    np.testing.assert_allclose(last.force[0], [0, 0, weight], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(last.position[0, :2], traj.q[-1, :2], atol=1e-6)
+    assert 0 < traj.q[-1, 2] - traj.q[0, 2] < 20 * RHO  # it hovers, and not by much
+    assert all(report.converged for report in traj.solver)
+
+
+def test_a_thrown_cube_moves_as_ncp_says(cube: tg.Simulator) -> None:
+    exact = tg.Simulator(cube.scene, contact="ncp")
+    start = tg.State(cube.initial_state("resting").q, [0.6, 0.4, 0, 0, 0, 0])
+    ours, theirs = cube.rollout(start, 60), exact.rollout(start, 60)
+    assert np.abs(ours.v - theirs.v).max() < 1e-4
+    assert np.abs(ours.q - theirs.q).max() < 1e-5
+
+
+def test_reverse_mode_says_the_same_as_the_jacobian(cube: tg.Simulator) -> None:
+    rng = np.random.default_rng(0)
+    start = tg.State(cube.initial_state("resting").q, 0.1 * rng.normal(size=6))
+    J = cube.jacobian(start, wrt=("q", "v", "tau", "friction", "mass", "size"))
+    dq, dv = rng.normal(size=6), rng.normal(size=6)
+    back = cube.pullback(cube.rollout(start, 1), dq=dq, dv=dv, wrt=("friction", "mass", "size"))
+    for name, value in (("q", back.state.q), ("v", back.state.v), ("tau", back.tau[0])):
+        np.testing.assert_allclose(value, dq @ J["q", name] + dv @ J["v", name], rtol=1e-8, atol=1e-10)
+    for name in ("friction", "mass", "size"):
+        expected = np.tensordot(dq, J["q", name], 1) + np.tensordot(dv, J["v", name], 1)
+        np.testing.assert_allclose(back.parameters[name], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_scenes_that_differ_in_parameters_share_what_is_compiled(cube: tg.Simulator) -> None:
+    heavy = tg.Simulator(
+        cube.scene.replace(mass=2.0, friction=0.1, timestep=0.004), contact=tg.SingleLevel(relaxation=RHO)
+    )
+    assert engine_of(heavy).function is engine_of(cube).function
+    force = heavy.step(heavy.initial_state("resting")).contacts.force
+    np.testing.assert_allclose(force.sum(axis=0), [0, 0, 2 * 9.81], rtol=1e-2, atol=1e-6)
+
+
+def test_a_step_does_not_depend_on_the_steps_before(cube: tg.Simulator) -> None:
+    start = tg.State(cube.initial_state("resting").q, [0.5, 0, 0, 0, 0, 1])
+    first = cube.step(start).state
+    cube.step(cube.initial_state("thrown"))
+    again = cube.step(start).state
+    assert np.array_equal(first.q, again.q)
+    assert np.array_equal(first.v, again.v)
+
+
+def test_a_warm_start_takes_fewer_iterations_to_the_same_answer(cube: tg.Simulator) -> None:
+    warm = tg.Simulator(cube.scene, contact=tg.SingleLevel(relaxation=RHO, warm_start=True))
+    start = tg.State(cube.initial_state("resting").q, [0.5, 0, 0, 0, 0, 0])
+    ours, cold = warm.rollout(start, 20), cube.rollout(start, 20)
+    assert all(report.converged for report in ours.solver)
+    assert sum(r.iterations for r in ours.solver) < 0.7 * sum(r.iterations for r in cold.solver)
+    assert np.abs(ours.q - cold.q).max() < 1e-6
+
+
+TOP = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="1 1 1"/>
+<body pos="0 0 0.02"><freejoint/><geom type="cylinder" size="0.05 0.02" mass="1" friction="0.5 0.02 0"/></body>
+</worldbody></mujoco>"""
+
+
+def test_torsional_friction_stops_a_spinning_puck() -> None:
+    scene = tg.load(TOP)
+    spinning = tg.State(scene.initial_state().q, [0, 0, 0, 0, 0, 3])
+    free = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=RHO)).step(spinning).state
+    assert free.v[5] == pytest.approx(3, rel=1e-6)  # one contact point on the axis: nothing to resist
+    held = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=RHO, torsional_friction=True)).step(spinning).state
+    spin_down = 0.02 * 9.81 / scene.parameters["inertia"][1, 2] * 0.005  # μ_t m g h / I
+    assert held.v[5] == pytest.approx(3 - spin_down, rel=1e-3)
+
+
+PENDULUM = """<mujoco><option timestep="0.01"/><worldbody><body><joint axis="0 1 0" range="-30 30" limited="true"/>
+<geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.02" mass="1"/></body></worldbody></mujoco>"""
+
+
+def test_joint_limits_hold_where_nothing_touches() -> None:
+    scene = tg.load(PENDULUM)
+    sim, free = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=RHO)), tg.Simulator(scene)
+    start = tg.State([0.1], [0.5])
+    assert sim.step(start).state.v == pytest.approx(free.step(start).state.v, abs=1e-5)
+    traj = sim.rollout(tg.State([0.4], [6.0]), 30)
+    assert traj.q.max() == pytest.approx(np.radians(30), abs=1e-4)
+    assert traj.q.max() < np.radians(30)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"restitution": 0.5}, "inelastic"), ({"frictionloss": 0.1}, "dry friction")],
+)
+def test_what_the_model_does_not_know_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(tg.SceneError, match=words):
+        tg.Simulator(tg.scenes.cube().replace(**change), contact="single-level")
+
+
+def test_other_models_refuse_shapes_that_they_do_not_see() -> None:
+    from tangens import geometry
+
+    scene = tg.scenes.cube()
+    described = scene.with_shapes({scene.geom_names[-1]: geometry.sphere(0.05)})
+    with pytest.raises(tg.SceneError, match="with_shapes"):
+        tg.Simulator(described, contact="ncp")
+    with pytest.raises(tg.OptionError, match="no geom 'nobody'"):
+        scene.with_shapes({"nobody": geometry.sphere(0.05)})
+    flat = scene.with_shapes({scene.geom_names[-1]: geometry.sphere(0.05, dim=2)})
+    with pytest.raises(tg.SceneError, match="planar and spatial"):
+        tg.Simulator(flat, contact="single-level")
+
+
+@pytest.mark.parametrize("options", [{"relaxation": 0.0}, {"gradient_relaxation": -1.0}, {"max_iterations": 0}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(tg.OptionError, match=next(iter(options))):
+        tg.SingleLevel(**options)
+
+
+def engine_of(simulator: tg.Simulator) -> InteriorEngine:
+    engine = simulator._engine
+    assert isinstance(engine, InteriorEngine)
+    return engine
