@@ -84,10 +84,10 @@ def contact_rrt(
 
     Args:
         problem: what to move, and where to.
-        max_iterations: subgoals before it gives up.
+        max_iterations: iterations before it gives up; in each, all lanes try an edge.
         time_budget: seconds after which no iteration is begun.
-        goal_bias: share of iterations that take the goal as their subgoal.
-        regrasp: share of iterations that begin with a new grasp, if the problem can draw some.
+        goal_bias: share of subgoals that are the goal itself.
+        regrasp: share of subgoals that are begun with a new grasp, if the problem can draw some.
         pushes: most pushes towards one subgoal.
         clearance: how far fingers stay away from everything while they change their grasp [m].
         seed: of the random numbers, at least 0.
