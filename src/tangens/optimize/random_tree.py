@@ -84,10 +84,10 @@ def contact_rrt(
 
     Args:
         problem: what to move, and where to.
-        max_iterations: subgoals before it gives up.
+        max_iterations: iterations before it gives up; in each, all lanes try an edge.
         time_budget: seconds after which no iteration is begun.
-        goal_bias: share of iterations that take the goal as their subgoal.
-        regrasp: share of iterations that begin with a new grasp, if the problem can draw some.
+        goal_bias: share of subgoals that are the goal itself.
+        regrasp: share of subgoals that are begun with a new grasp, if the problem can draw some.
         pushes: most pushes towards one subgoal.
         clearance: how far fingers stay away from everything while they change their grasp [m].
         seed: of the random numbers, at least 0.
@@ -110,10 +110,8 @@ def contact_rrt(
     lanes = [_Lane(problem.start, None, 0)] * problem.lanes
     with bar(progress, max_iterations, "miss") as show:
         monitor = Monitor(Rules(max_iterations, time_budget=time_budget), callback, show)
-        while not monitor.record(tree.q[tree.best], tree.misses[tree.best], np.inf, len(tree.q)):
-            if tree.arrived(rng):
-                monitor.stop("the goal is reached", converged=True)
-                break
+        arrived = tree.arrived(rng)
+        while not monitor.record(tree.q[tree.best], tree.misses[tree.best], np.inf, len(tree.q)) and not arrived:
             fresh = [lane.node is None or not lane.left for lane in lanes]
             goals = rng.random(len(lanes)) < goal_bias
             anew = (rng.random(len(lanes)) < regrasp) & (problem.grasp is not None)
@@ -121,6 +119,9 @@ def contact_rrt(
                 target = problem.goal if goals[i] else problem.sample(rng)
                 lanes[i] = _Lane(target, None, pushes)
             lanes = tree.grow(lanes, anew, rng)
+            arrived = tree.arrived(rng)
+    if arrived:
+        monitor.stop("the goal is reached", converged=True)
     return tree.plan(monitor)
 
 
@@ -320,9 +321,7 @@ class _Tree:
             motion = _motion(self._problem, _commands(self._problem, edges))
         except SolverError:
             return None
-        failed = [t for t, report in enumerate(motion.solver) if not report.converged]
-        if failed:  # pushes were simulated before, so a regrasp is to blame, or what it has changed
-            self._blocked.add(nodes[::-1][int(np.searchsorted(ends, failed[0], side="right"))])
+        if not all(report.converged for report in motion.solver):
             return None
         return motion.q[ends], edges
 
