@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import tangens as tg
 from tangens.contact.interior.engine import compiled
-from tangens.contact.interior.function import Settings, StepFunction, implicit
+from tangens.contact.interior.function import StepFunction, implicit
 from tangens.dynamics.tangent_jax import integrate
 from tangens.errors import OptionError
 
@@ -62,7 +62,8 @@ LEVELS = {1e-2: 3e-5, 1e-4: 1e-6, 1e-6: 2e-8}
 def errors(fixed: str, free: str, bilevel: bool = False) -> dict[tuple[str, float], float]:
     """Relative errors of ∂v⁺/∂(q, v), pressed flat (face to face, or on a tip), and tilted and sliding."""
     scene = tg.load(SCENE).with_shapes({"fixed": SHAPES[fixed], "free": SHAPES[free]})
-    function = StepFunction(scene, Settings(1e-6, 1e-6, 30.0, 60, 1e-7, False, bilevel), None)
+    model = tg.Bilevel if bilevel else tg.SingleLevel
+    function = StepFunction(scene, model(max_iterations=60, tolerance=1e-7))
     layout = function.dynamics.layout
 
     def end(x: Any, q: Any, v: Any, relaxation: Any) -> Any:
@@ -103,7 +104,23 @@ def test_jacobians_are_those_of_the_relaxed_step(fixed: str, free: str) -> None:
     assert {key: error for key, error in found.items() if not error < 1e-5} == {}
 
 
+def test_derivatives_by_a_shape_and_batches_of_shapes() -> None:
+    scene = tg.load(SCENE).with_shapes({"fixed": SHAPES["half-space"], "free": geo.sphere(0.1)})
+    with jax.enable_x64(True):
+        function = StepFunction(scene, tg.SingleLevel(relaxation=1e-3, tolerance=1e-7))
+        q, v = np.array([0, 0, 0.1, 1.0, 0, 0, 0]), np.array([0.1, 0, -0.1, 0, 0, 0.0])
+
+        def end(radius: Any) -> Any:
+            return function(q, v, parameters={"shapes": {"free": geo.sphere(radius)}})[1]
+
+        step = 1e-6
+        radii = jnp.array([0.1, 0.1 + step, 0.1 - step])
+        v_next, slope = compiled(jax.vmap(lambda r: jax.jvp(end, (r,), (jnp.ones_like(r),))))(radii)
+    np.testing.assert_allclose(slope[0], (v_next[1] - v_next[2]) / (2 * step), rtol=1e-5, atol=1e-5)
+    assert slope[0, 2] > 1  # a larger ball is pushed up
+
+
 def test_unknown_parameters_are_named() -> None:
-    function = StepFunction(tg.load(SCENE), Settings(1e-4, 1e-4, 30.0, 50, 0.1, False, False))
+    function = StepFunction(tg.load(SCENE), tg.SingleLevel())
     with pytest.raises(OptionError, match="no parameter 'weight'"):
         function(jnp.zeros(7), jnp.zeros(6), parameters={"weight": jnp.ones(1)})

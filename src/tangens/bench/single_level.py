@@ -33,6 +33,7 @@ from tangens.bench.request import (
 )
 from tangens.contact import Bilevel, SingleLevel
 from tangens.contact.interior.options import InteriorContact
+from tangens.papers.single_level import drops
 from tangens.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
@@ -60,21 +61,6 @@ EFFORTS = {
     "full": Effort(100, 20, (2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024)),
 }
 
-_BLOCK = """
-<mujoco>
-  <option timestep="0.01" integrator="Euler"/>
-  <worldbody>
-    <geom name="floor" type="plane" size="3 3 0.1" friction="0.2"/>
-    <body>
-      <joint type="slide" axis="1 0 0"/>
-      <joint type="slide" axis="0 0 1"/>
-      <joint type="hinge" axis="0 -1 0"/>
-      <inertial pos="0 0 0" mass="1" diaginertia="0.2 0.2 0.2"/>
-      <geom name="block" type="box" size="0.4 0.4 0.4" friction="0.2"/>
-    </body>
-  </worldbody>
-</mujoco>
-"""
 _BOX = '<body pos="0 0 {z}"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="0.5" friction="0.5"/></body>'
 _TOWER = """
 <mujoco>
@@ -97,15 +83,6 @@ def _measure(name: str, request: BenchRequest) -> Report:
     return report
 
 
-def falling_block() -> Scene:
-    """The block of paper 1, Fig. 9: a pentagon in the plane x-z."""
-    from tangens.geometry import HalfSpace, Polytope
-
-    A = np.array([[1, 0.2], [0, 1], [-1, -0.3], [0, -1], [0.8, -0.8]])
-    A /= np.linalg.norm(A, axis=1, keepdims=True)
-    return load(_BLOCK).with_shapes({"floor": HalfSpace([0.0, 1.0]), "block": Polytope(A, [0.4] * 5)})
-
-
 def tower(boxes: int) -> Scene:
     """Boxes of 10 cm, one upon the other."""
     return load(_TOWER.format(boxes="".join(_BOX.format(z=0.05 + 0.1 * k) for k in range(boxes))))
@@ -116,7 +93,7 @@ def _measure_block(report: Report, effort: Effort) -> None:
 
     from tangens.contact.interior.engine import compiled
 
-    scene = falling_block()
+    scene = drops.scene()
     with jax.enable_x64(True):
         step = {name: compiled(_step_of(scene, model)) for name, model in MODELS.items()}
         q, v = np.array([0.0, 1.0, 0.6]), np.array([0.5, -1.0, 0.5])
@@ -148,7 +125,7 @@ def _measure_block(report: Report, effort: Effort) -> None:
 def _step_of(scene: Scene, model: InteriorContact) -> Callable[..., Any]:
     from tangens.contact.interior.function import StepFunction
 
-    function = StepFunction(scene, model.settings, None)
+    function = StepFunction(scene, model)
 
     def step(q: Any, v: Any) -> tuple[Any, ...]:
         solution = function.solve({"q": q, "v": v})

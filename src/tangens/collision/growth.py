@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from tangens.collision.central_path import aim_of, balanced, bent, longest
 from tangens.dynamics.screws import vector_product
 from tangens.geometry import Shape
 
@@ -33,8 +33,6 @@ Array = jax.Array
 _NO_NORMAL = 1e-9  # λᵀ∂g/∂p below this has no direction [N], or over the weight per length
 
 _FRACTION = 0.9  # of the way to the boundary
-_BALANCE = 0.1  # least product allowed, over the mean
-_SHARES = 0.8 ** np.arange(16.0)
 
 
 class Place(NamedTuple):
@@ -270,32 +268,26 @@ def solve(
         c = respond(linear, x, linear.stationarity, linear.rows, target, shape1.n_rows, jnp.zeros(6))
         return Growth(linear.frame @ c.y[1 : 1 + dim], c.y[0], c.y[1 + dim :], c.slack, c.dual)
 
-    def longest(x: Growth, change: Growth) -> Array:
-        value = jnp.concatenate([x.slack, x.dual])
-        slope = jnp.concatenate([change.slack, change.dual])
-        return jnp.min(jnp.where(slope < 0, -value / jnp.where(slope < 0, slope, -1.0), jnp.inf))
+    def room(x: Growth, change: Growth) -> Array:
+        return jnp.minimum(longest(x.slack, change.slack), longest(x.dual, change.dual))
 
-    def centred(x: Growth, change: Growth, length: Array) -> Array:
-        """The largest of some shares of a step after which no product has fallen far behind the mean."""
-        shares = jnp.append(_SHARES, 0.0)
-        at = (shares * length)[:, None]
-        products = (x.slack + at * change.slack) * (x.dual + at * change.dual)
-        quality = jnp.min(products, axis=1) / jnp.mean(products, axis=1)
-        fine = quality[:-1] >= jnp.minimum(_BALANCE, 0.9 * quality[-1])
-        return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(quality[:-1]))]
+    def after(x: Growth, change: Growth, share: Array) -> Array:
+        return (x.slack + share * change.slack) * (x.dual + share * change.dual)
 
     def advanced(x: Growth, linear: Linear) -> Growth:
-        now, mean = x.slack * x.dual, jnp.mean(x.slack * x.dual)
+        now = x.slack * x.dual
+        mean = jnp.mean(now)
         first = step(x, linear, relaxation - now)
-        reach = jnp.minimum(1.0, longest(x, first))
-        after = jnp.mean((x.slack + reach * first.slack) * (x.dual + reach * first.dual))
-        excess = jnp.maximum(mean - relaxation, 0.0)
-        aim = relaxation + excess * jnp.clip((after - relaxation) / jnp.maximum(excess, 1e-300), 0.0, 1.0) ** 3
-        trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
-        bend = jnp.clip(trust * first.slack * first.dual, -aim / 2, aim / 2)
-        second = step(x, linear, aim - now - bend)
-        length = jnp.minimum(1.0, _FRACTION * longest(x, second))
-        length *= centred(x, second, length)
+        reach = jnp.minimum(1.0, room(x, first))
+        aim = aim_of(mean, jnp.mean(after(x, first, reach)), relaxation)
+        second = step(x, linear, aim - now - bent(first.slack * first.dual, reach, aim, mean))
+        length = jnp.minimum(1.0, _FRACTION * room(x, second))
+
+        def balance(share: Array) -> Array:
+            products = after(x, second, share * length)
+            return jnp.min(products) / jnp.mean(products)
+
+        length *= balanced(balance)
         return jax.tree.map(lambda a, b: a + length * b, x, second)
 
     def iterate(carry: tuple[Solved, Array]) -> tuple[Solved, Array]:

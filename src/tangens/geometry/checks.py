@@ -1,12 +1,13 @@
 """Numbers at the door: as floating-point arrays of the right shape, or an error that says what is wrong.
 
-Values can be judged only while they are known; inside `jit`, `vmap` and `grad`, their shapes are.
+Values can be judged only while they are known; inside `jit`, `vmap` and `grad`, their shapes are. Known values stay
+with NumPy: JAX would round them to single precision unless the user has switched to double before making a shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,9 @@ def array(what: str, value: Numbers, ndim: int) -> jax.Array:
         raise OptionError(f"{what} must be finite; got {numbers}")
     if out.ndim != ndim:
         raise OptionError(f"{what} must be {wanted}; got shape {out.shape}. For a batch of shapes, use jax.vmap")
-    return out.astype(jnp.result_type(out, float))
+    if numbers is None:
+        return out.astype(jnp.result_type(out, float))
+    return cast("jax.Array", numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
 
 
 def positive(what: str, value: Numbers, ndim: int = 0) -> jax.Array:

@@ -5,7 +5,6 @@ Derivatives flow by `size`, except for meshes, whose shape is in their data, and
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ def from_geom(type: str | int | mujoco.mjtGeom, size: Numbers, vertices: NDArray
         raise OptionError(f"a {name} needs {_NUMBERS[name]} sizes; got {s.size}")
     match name:
         case "plane":
-            return HalfSpace(jnp.array([0, 0, 1], s.dtype))
+            return HalfSpace(np.array([0, 0, 1], s.dtype))
         case "sphere":
             return sphere(s[0])
         case "capsule":

@@ -89,7 +89,8 @@ def box(half_sizes: Numbers) -> Polytope:
     """A box with its faces across the axes of the frame; two half sizes [m] make a rectangle."""
     half = positive("box half_sizes", half_sizes, 1)
     sides = np.eye(half.size)
-    return Polytope(np.concatenate([sides, -sides]).astype(half.dtype), jnp.concatenate([half, half]))
+    twice = np.tile(np.arange(half.size), 2)
+    return Polytope(np.concatenate([sides, -sides]).astype(half.dtype), half[twice])
 
 
 def corners(A: Numbers, b: Numbers) -> NDArray[np.float64]:
@@ -123,7 +124,7 @@ def _faces(what: str, A: Numbers, b: Numbers) -> tuple[jax.Array, jax.Array]:
     if known_A is not None:
         # Whether faces enclose the origin does not depend on how far away they are.
         corners(known_A, np.ones(len(known_A)) if known_b is None else known_b)
-    size = jnp.linalg.norm(normals, axis=1)
+    size = (normals**2).sum(axis=1) ** 0.5
     return normals / size[:, None], distances / size
 
 
@@ -131,13 +132,15 @@ def _farthest_corner(A: jax.Array, b: jax.Array) -> jax.Array:
     """The largest distance of a corner of A p <= b from the origin [m]; inf if it is unknown and too much to search."""
     known_A, known_b = known(A), known(b)
     if known_A is not None and known_b is not None:
-        return jnp.asarray(np.linalg.norm(corners(known_A, known_b), axis=1).max(), A.dtype)
+        return jnp.asarray(np.linalg.norm(corners(known_A, known_b), axis=1).max(), jnp.result_type(A))
     n, dim = A.shape
     if comb(n, dim) > _MOST_SUBSETS:
-        return jnp.full((), jnp.inf, A.dtype)
+        return jnp.full((), jnp.inf, jnp.result_type(A))
     subsets = np.array(list(combinations(range(n), dim)))
     N, c = A[subsets], b[subsets]
     meet = jnp.abs(jnp.linalg.det(N)) > 1e-6
-    points = jnp.linalg.solve(jnp.where(meet[:, None, None], N, jnp.eye(dim, dtype=A.dtype)), c[..., None])[..., 0]
+    points = jnp.linalg.solve(jnp.where(meet[:, None, None], N, jnp.eye(dim, dtype=jnp.result_type(A))), c[..., None])[
+        ..., 0
+    ]
     inside = (points @ A.T <= b + 1e-4 * jnp.max(b)).all(axis=1)
     return jnp.sqrt(jnp.max(jnp.where(meet & inside, jnp.sum(points**2, axis=1), 0)))

@@ -23,7 +23,7 @@ class HalfSpace(Shape):
         numbers = known(normal)
         if numbers is not None and not numbers.any():
             raise OptionError("HalfSpace normal must not be zero")
-        self._set(normal=a / jnp.linalg.norm(a))
+        self._set(normal=a / (a * a).sum() ** 0.5)
 
     @property
     def dim(self) -> int:
@@ -40,10 +40,10 @@ class HalfSpace(Shape):
         return jnp.vdot(self.normal, p)[None]
 
     def _reach(self) -> jax.Array:
-        return jnp.full((), jnp.inf, self.normal.dtype)
+        return jnp.full((), jnp.inf, jnp.result_type(self.normal))
 
     def _girth(self) -> jax.Array:
-        return jnp.zeros((), self.normal.dtype)
+        return jnp.zeros((), jnp.result_type(self.normal))
 
 
 @pytree
@@ -84,13 +84,14 @@ class Ellipsoid(Shape):
 
 def ellipsoid(semi_axes: Numbers) -> Ellipsoid:
     """An ellipsoid with its axes along those of the frame; two semi-axes [m] make an ellipse."""
-    return Ellipsoid(jnp.diag(1 / positive("ellipsoid semi_axes", semi_axes, 1)))
+    axes = positive("ellipsoid semi_axes", semi_axes, 1)
+    return Ellipsoid(np.eye(axes.size, dtype=axes.dtype) / axes)
 
 
 def sphere(radius: Numbers, dim: int = 3) -> Ellipsoid:
     """A ball, or a disc in the plane."""
     R = positive("sphere radius", radius)
-    return Ellipsoid(jnp.eye(dimension("sphere", dim), dtype=R.dtype) / R)
+    return Ellipsoid(np.eye(dimension("sphere", dim), dtype=R.dtype) / R)
 
 
 @pytree

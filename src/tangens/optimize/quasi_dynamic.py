@@ -100,7 +100,7 @@ class Together:
         assert isinstance(simulator.contact, InteriorContact)
         scene = simulator.scene
         with jax.enable_x64(True):
-            step = StepFunction(scene, simulator.contact.settings)
+            step = StepFunction(scene, simulator.contact)
 
         def end(q: Any, u: Any) -> tuple[Any, Any]:
             v, fine = jnp.zeros(scene.nv), jnp.ones((), bool)

@@ -106,6 +106,16 @@ def test_joint_limits_hold_where_nothing_touches() -> None:
     assert traj.q.max() < np.radians(30)
 
 
+def test_derivatives_make_room_for_all_pairs_that_are_near() -> None:
+    ball = '<body pos="{0} 0 0.1"><joint type="slide" axis="0 0 1"/><geom size="0.1" contype="0" mass="1"/></body>'
+    floor = '<geom type="plane" size="9 9 1"/>'
+    balls = "".join(ball.format(0.3 * i) for i in range(20))
+    scene = tg.load(f"<mujoco><option timestep='0.01'/><worldbody>{floor}{balls}</worldbody></mujoco>")
+    sim = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=RHO))
+    J = sim.jacobian(scene.initial_state(), wrt=("v",))
+    assert np.abs(J["v", "v"]).max() < 0.1  # all of them lie on the floor, whatever their velocity was
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"restitution": 0.5}, "inelastic"), ({"frictionloss": 0.1}, "dry friction")],

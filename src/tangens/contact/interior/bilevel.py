@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 
 from tangens.collision import growth
-from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, sum_of_scales
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, weight_of
 from tangens.contact.interior.system import Iterate, Problem, all_bodies, kinematics
 from tangens.dynamics.smooth import SmoothDynamics
 
@@ -21,8 +21,7 @@ def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
 
     def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
         place1, place2 = places(pair, bodies)
-        weight = problem.sharpness * sum_of_scales(pair)
-        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight, problem.detection)
+        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight_of(pair), problem.detection)
         return u._replace(growth=solved.growth)
 
     pairs = (

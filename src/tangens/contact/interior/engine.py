@@ -13,7 +13,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.interior.function import Settings, Solution, StepFunction, warmed
+from tangens.contact.interior.function import Solution, StepFunction, warmed
+from tangens.contact.interior.options import InteriorContact
+from tangens.contact.interior.pair import length_of
 from tangens.dynamics.tangent_jax import difference, integrate
 from tangens.errors import NotDifferentiable, SceneError, SolverError, diverged
 from tangens.geometry import kind
@@ -46,14 +48,14 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class InteriorEngine:
     """Steps and derivatives of one scene."""
 
-    def __init__(self, scene: Scene, settings: Settings, warm_start: bool, name: str) -> None:
-        _refuse(scene, name)
-        self._scene, self._settings, self._warm_start, self._name = scene, settings, warm_start, name
+    def __init__(self, scene: Scene, options: InteriorContact) -> None:
+        _refuse(scene, options.name)
+        self._scene, self._options = scene, options
         self._guess: Any = None
         self._make_room(_ROOM)
 
     def _make_room(self, capacity: int) -> None:
-        self.function, self._compiled = _shared(self._scene, self._settings, capacity)
+        self.function, self._compiled = _shared(self._scene, self._options, capacity)
         self._guess = None
         own: dict[str, Any] = {name: self._scene.parameters[name] for name in self.function.parameters}
         with jax.enable_x64(True):
@@ -69,45 +71,51 @@ class InteriorEngine:
             self._guess = None
             raise SolverError(diverged(self._scene.timestep))
         outcome = solution.outcome
-        self._guess = outcome.x if self._warm_start and bool(outcome.converged) else None
+        self._guess = outcome.x if self._options.warm_start and bool(outcome.converged) else None
         report = SolverReport(
             bool(outcome.converged), int(outcome.iterations), float(outcome.residual), method="interior-point"
         )
         return Step(State(q_next, v_next), lambda: self._contacts(solution), report)
 
     def _solve(self, inputs: dict[str, Any]) -> Solution:
-        """Solve a step, with room for all pairs that are near."""
-        while True:
-            solution = self._run("step", inputs, self._guess) if self._guess is not None else self._run("cold", inputs)
+        """Solve a step, from the last one's solution if there is one."""
+        if self._guess is not None:
+            solution: Solution = self._compile("warm", lambda f: lambda i, x: f.solve(i, guess=warmed(x, _WARM)))(
+                inputs, self._guess
+            )
             if not bool(solution.crowded):
                 return solution
+        return self._with_room("cold", lambda f: lambda i: _roomy(f.solve(i)), inputs)
+
+    def _with_room(self, key: Any, make: Callable[[StepFunction], Callable[..., Any]], *arguments: Any) -> Any:
+        """Call a compiled function that returns (result, crowded), with room for all pairs that are near."""
+        while True:
+            result, crowded = self._compile(key, make)(*arguments)
+            if not bool(crowded):
+                return result
             assert self.function.capacity is not None
             self._make_room(2 * self.function.capacity)
 
-    def _run(self, what: str, *arguments: Any) -> Any:
-        function = self.function
-        makers: dict[str, Callable[..., Any]] = {
-            "cold": function.solve,
-            "step": lambda inputs, guess: function.solve(inputs, guess=warmed(guess, _WARM)),
-        }
-        if what not in self._compiled:
-            self._compiled[what] = compiled(makers[what])
-        return self._compiled[what](*arguments)
+    def _compile(self, key: Any, make: Callable[[StepFunction], Callable[..., Any]]) -> Callable[..., Any]:
+        if key not in self._compiled:
+            self._compiled[key] = compiled(make(self.function))
+        return self._compiled[key]
 
     def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """Differentiate a step at the gradient's relaxation."""
         del with_force
         self._check(wrt)
-        names, function = tuple(wrt), self.function
-        if names not in self._compiled:
+        names = tuple(wrt)
 
+        def make(function: StepFunction) -> Callable[..., Any]:
             def run(state: dict[str, Any]) -> Any:
                 at = {name: _origin(name, state) for name in names}
-                return jax.jacfwd(lambda x: _ends(function, state, x))(at)
+                return jax.jacfwd(lambda x: _ends(function, state, x))(at), function.crowded(state)
 
-            self._compiled[names] = compiled(run)
+            return run
+
         with jax.enable_x64(True):
-            dq, dv = self._compiled[names]({"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
+            dq, dv = self._with_room(names, make, {"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
         blocks = {name: np.stack([np.asarray(dq[name]), np.asarray(dv[name])]) for name in names}
         self._check_finite(blocks)
         return Jacobian(blocks)
@@ -119,16 +127,17 @@ class InteriorEngine:
         del dforce
         self._check(wrt)
         names = tuple(dict.fromkeys(("q", "v", "u", "tau", *wrt)))
-        key, function = ("pullback", names), self.function
-        if key not in self._compiled:
 
+        def make(function: StepFunction) -> Callable[..., Any]:
             def run(state: dict[str, Any], dq: Any, dv: Any) -> Any:
                 at = {name: _origin(name, state) for name in names}
-                return jax.vjp(lambda x: _ends(function, state, x), at)[1]((dq, dv))[0]
+                return jax.vjp(lambda x: _ends(function, state, x), at)[1]((dq, dv))[0], function.crowded(state)
 
-            self._compiled[key] = compiled(run)
+            return run
+
         with jax.enable_x64(True):
-            back = self._compiled[key]({"q": q, "v": v, "u": u, "tau": tau, **self._fixed}, dq, dv)
+            state = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
+            back = self._with_room(("pullback", names), make, state, dq, dv)
         blocks = {name: np.array(block) for name, block in back.items()}
         self._check_finite(blocks)
         return blocks
@@ -139,8 +148,8 @@ class InteriorEngine:
             for g, name in enumerate(self._scene.geom_names):
                 if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH or name in self._scene.shapes:
                     raise NotDifferentiable(
-                        f"{self._name!r} cannot be differentiated by size: the shape of geom {name!r} does not come "
-                        "from its size"
+                        f"{self._options.name!r} cannot be differentiated by size: the shape of geom {name!r} does not "
+                        "come from its size"
                     )
 
     def _check_finite(self, blocks: dict[str, Array]) -> None:
@@ -154,14 +163,15 @@ class InteriorEngine:
     def _contacts(self, solution: Solution) -> Contacts:
         """Contacts of shapes that nearly touch."""
         columns: list[list[Array]] = [[] for _ in range(6)]
-        sharpness = self._settings.sharpness
         for group, u, linear in zip(
             solution.problem.groups, solution.outcome.x.pairs, solution.outcome.system.pairs, strict=True
         ):
             near = np.asarray(u.growth.scale) <= _NEAR
+            with jax.enable_x64(True):
+                length = np.asarray(jax.vmap(length_of)(group))
             normal = np.asarray(linear.growth.normal1 - linear.growth.normal2) / 2
-            steep = np.linalg.norm(normal, axis=1) / sharpness
-            distance = (np.asarray(u.growth.scale) - 1) * _lengths(group) / np.maximum(steep, 1e-12)
+            steep = np.linalg.norm(normal, axis=1) / np.asarray(group.sharpness)
+            distance = (np.asarray(u.growth.scale) - 1) * length / np.maximum(steep, 1e-12)
             load = np.asarray(u.load)
             for column, values in zip(
                 columns,
@@ -171,7 +181,7 @@ class InteriorEngine:
                     distance,
                     np.asarray(linear.wrench2)[:, 3:],
                     np.asarray(group.geoms),
-                    load / (load + np.sqrt(self._settings.relaxation)),
+                    load / (load + np.sqrt(self._options.relaxation)),
                 ),
                 strict=True,
             ):
@@ -180,6 +190,10 @@ class InteriorEngine:
             return NO_CONTACTS._replace(activity=np.zeros(0))
         position, normals, distance, force, geom, activity = (np.concatenate(column) for column in columns)
         return Contacts(position, normals, distance, force, geom.astype(int), (), activity)
+
+
+def _roomy(solution: Solution) -> tuple[Solution, Any]:
+    return solution, solution.crowded
 
 
 def _origin(name: str, state: dict[str, Any]) -> Any:
@@ -201,18 +215,20 @@ _SHARED: dict[Any, tuple[StepFunction, dict[Any, Callable[..., Any]]]] = {}
 _KEPT = 32  # functions
 
 
-def _shared(scene: Scene, settings: Settings, capacity: int) -> tuple[StepFunction, dict[Any, Callable[..., Any]]]:
+def _shared(
+    scene: Scene, options: InteriorContact, capacity: int
+) -> tuple[StepFunction, dict[Any, Callable[..., Any]]]:
     """The function of a scene and what has been compiled of it: shared by all scenes that differ in parameters only."""
     shapes = tuple(
         (name, kind(s), *(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(s)))
         for name, s in scene.shapes.items()
     )
-    key = (_structure(scene.shared_model), scene.geom_names, shapes, settings, capacity)
+    key = (_structure(scene.shared_model), scene.geom_names, shapes, options, capacity)
     if key not in _SHARED:
         while len(_SHARED) >= _KEPT:
             del _SHARED[next(iter(_SHARED))]
         with jax.enable_x64(True):
-            _SHARED[key] = StepFunction(scene, settings, capacity), {}
+            _SHARED[key] = StepFunction(scene, options, capacity), {}
     return _SHARED[key]
 
 
@@ -226,13 +242,6 @@ def _structure(model: mujoco.MjModel) -> bytes:
     buffer = np.zeros(mujoco.mj_sizeModel(m), np.uint8)
     mujoco.mj_saveModel(m, None, buffer)
     return hashlib.sha256(buffer.tobytes()).digest()
-
-
-def _lengths(group: Any) -> Array:
-    from tangens.contact.interior.pair import sum_of_scales
-
-    with jax.enable_x64(True):
-        return np.asarray(jax.vmap(sum_of_scales)(group))
 
 
 def _refuse(scene: Scene, name: str) -> None:

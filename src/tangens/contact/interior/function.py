@@ -4,8 +4,9 @@
 Derivatives are those of the equations relaxed by `gradient_relaxation` (implicit function theorem): one more solve if
 that differs from `relaxation`, then one linear system, whose factors all columns share. Forward and reverse mode work.
 
-Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction and size. Frozen: which pairs
-are near, torsional friction coefficients, where geoms sit on their bodies, joint ranges.
+Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction, size, and the numbers of
+shapes given by `with_shapes`. Frozen: which pairs are near, torsional friction coefficients, where geoms sit on their
+bodies, joint ranges.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 from jax.scipy.linalg import lu_factor
+from jax.typing import ArrayLike
 
 from tangens.contact.interior import bilevel, method
-from tangens.contact.interior.pair import Pair, Unknowns, places, start
-from tangens.contact.interior.pairs import PairTable, distance_bound
+from tangens.contact.interior.options import InteriorContact
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
+from tangens.contact.interior.pairs import PairTable, distance_bound, weights
 from tangens.contact.interior.system import (
     Iterate,
     Limits,
@@ -44,19 +47,8 @@ from tangens.scene import Scene
 Array = jax.Array
 Inputs = dict[str, Any]
 
+_BESIDES = ("shapes", "timestep", "reach")  # what a step takes besides the scene's parameters
 _DETECTION = 1e-9  # relaxation of the growth problems of the bilevel method: as good as solved
-
-
-class Settings(NamedTuple):
-    """Options of the interior-point models, hashable."""
-
-    relaxation: float
-    gradient_relaxation: float
-    sharpness: float
-    iterations: int
-    tolerance: float
-    torsion: bool
-    bilevel: bool
 
 
 class Solution(NamedTuple):
@@ -73,10 +65,10 @@ class Solution(NamedTuple):
 class StepFunction:
     """(q, v, u, tau, parameters) -> (q⁺, v⁺) of one scene."""
 
-    def __init__(self, scene: Scene, settings: Settings, capacity: int | None = None) -> None:
-        self.settings = settings
+    def __init__(self, scene: Scene, options: InteriorContact, capacity: int | None = None) -> None:
+        self.options = options
         self.dynamics = SmoothDynamics(scene.shared_model)
-        self.table = PairTable(scene, settings.torsion)
+        self.table = PairTable(scene, options.torsional_friction, options.sharpness)
         self.capacity = capacity
         """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
         self._limits = _limits(scene.shared_model)
@@ -88,16 +80,20 @@ class StepFunction:
 
     def __call__(
         self,
-        q: Array,
-        v: Array,
-        u: Array | None = None,
-        tau: Array | None = None,
-        parameters: Mapping[str, Array] | None = None,
+        q: ArrayLike,
+        v: ArrayLike,
+        u: ArrayLike | None = None,
+        tau: ArrayLike | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> tuple[Array, Array]:
-        """Take a step; differentiable by every argument but the parameter `timestep`, which is frozen."""
+        """Take a step; differentiable by every argument.
+
+        Besides the scene's parameters there are `shapes`, which replace those of `scene.with_shapes` by others of their
+        kind, and two that are frozen: `timestep`, and `reach`, the radii of balls around all shapes.
+        """
         inputs: Inputs = {"q": jnp.asarray(q), "v": jnp.asarray(v), **(parameters or {})}
-        for name in inputs.keys() - {"q", "v", "timestep", "reach"} - self.parameters.keys():
-            raise OptionError(f"no parameter {name!r}: choose from {', '.join((*self.parameters, 'timestep'))}")
+        for name in inputs.keys() - {"q", "v", *_BESIDES} - self.parameters.keys():
+            raise OptionError(f"no parameter {name!r}: choose from {', '.join((*self.parameters, *_BESIDES))}")
         if u is not None:
             inputs["u"] = jnp.asarray(u)
         if tau is not None:
@@ -111,16 +107,16 @@ class StepFunction:
         guess: Iterate | None = None,
     ) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
-        rho = self.settings.relaxation if relaxation is None else relaxation
+        rho = self.options.relaxation if relaxation is None else relaxation
         problem, crowded = jax.lax.optimization_barrier(self.problem(inputs, jnp.asarray(rho)))
         run = partial(
             method.solve,
             self.dynamics,
             problem,
-            tolerance=self.settings.tolerance,
-            settle=partial(bilevel.settle, self.dynamics) if self.settings.bilevel else None,
+            tolerance=self.options.tolerance,
+            settle=partial(bilevel.settle, self.dynamics) if self.options.bilevel else None,
         )
-        most = self.settings.iterations
+        most = self.options.max_iterations
         if guess is None:
             outcome = run(self.start(problem), most)
         else:
@@ -136,11 +132,12 @@ class StepFunction:
         """The equations of a step, with the pairs that are near."""
         timestep = jax.lax.stop_gradient(jnp.asarray(inputs.get("timestep", self.timestep)))
         values = {name: inputs.get(name, default) for name, default in self.parameters.items()}
+        values["shapes"] = inputs.get("shapes", {})
         values["reach"] = jax.lax.stop_gradient(jnp.asarray(inputs.get("reach", self.reach)))
         smooth = {name: value for name, value in values.items() if name in self.dynamics.parameters}
         q, v = inputs["q"], inputs["v"]
         inertia, force = self.dynamics.equations(q, v, inputs.get("u"), inputs.get("tau"), smooth, timestep)
-        detection = jnp.full_like(relaxation, _DETECTION) if self.settings.bilevel else relaxation
+        detection = jnp.full_like(relaxation, _DETECTION) if self.options.bilevel else relaxation
         problem = Problem(
             q,
             v,
@@ -151,7 +148,6 @@ class StepFunction:
             timestep,
             relaxation,
             detection,
-            jnp.asarray(self.settings.sharpness),
         )
         return self._near(problem)
 
@@ -170,29 +166,31 @@ class StepFunction:
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
             near = jax.lax.top_k(-bound, self.capacity)[1]
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
-            crowded |= jnp.sum(bound < self._margin(problem, group, bodies)) > self.capacity
+            crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
         return problem._replace(groups=tuple(kept)), crowded
 
-    def _margin(self, problem: Problem, group: Pair, bodies: Any) -> Array:
-        """Beyond this distance a pair cannot touch in this step [m]."""
-        relative = bodies.twist2 - bodies.twist1
-        point = (bodies.place1.position + bodies.place2.position) / 2
-        speed = jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], point), axis=1)
-        del group
-        return 2 * problem.timestep * speed
+    def crowded(self, inputs: Inputs) -> Array:
+        """Whether more pairs are near than there is room for."""
+        return self.problem(inputs, jnp.asarray(self.options.relaxation))[1]
 
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v = jnp.zeros_like(problem.v)
         screws, _, twist = kinematics(self.dynamics, problem, v)
-        one = jax.vmap(start, (0, 0, None))
-        pairs = tuple(one(g, all_bodies(g, screws, twist), problem.sharpness) for g in problem.groups)
+        pairs = tuple(jax.vmap(start)(g, all_bodies(g, screws, twist)) for g in problem.groups)
         gap = self._limits.sign * (problem.q[self._limits.q] - self._limits.bound)
-        return Iterate(v, pairs, Stop(jnp.full_like(gap, problem.sharpness / 10), jnp.maximum(gap, 0.1)))
+        return Iterate(v, pairs, Stop(problem.limits.force / 3, jnp.maximum(gap, 0.1)))
 
-    def linear(self, solution: Solution) -> Any:
-        """The factors of Newton's matrix at a solution."""
-        return lu_factor(solution.outcome.system.matrix)
+
+def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
+    """Farther apart than this, pairs of a group do not meet in this step [m].
+
+    Twice the way they go at their speed; and a tenth of the smaller one's size, for forces change speeds.
+    """
+    relative = bodies.twist2 - bodies.twist1
+    middle = (bodies.place1.position + bodies.place2.position) / 2
+    speed = jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
+    return 2 * problem.timestep * speed + 0.1 * jnp.min(group.reach, axis=1)
 
 
 def warmed(x: Iterate, push: float) -> Iterate:
@@ -217,8 +215,8 @@ def _step_jvp(
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     (inputs,), (changes,) = primals, tangents
     taken = function.solve(inputs)
-    rho = function.settings.gradient_relaxation
-    solution = taken if rho == function.settings.relaxation else function.solve(inputs, rho)
+    rho = function.options.smooth
+    solution = taken if rho == function.options.relaxation else function.solve(inputs, rho)
     dv = implicit(function, solution, inputs, changes)
     h = solution.problem.timestep
 
@@ -242,7 +240,7 @@ def implicit(function: StepFunction, solution: Solution, inputs: Inputs, changes
     _, change = jax.jvp(left, (inputs,), (changes,))
     system = solution.outcome.system
     nothing = jax.tree.map(jnp.zeros_like, goals(x))
-    return direction(problem, x, system, function.linear(solution), change, nothing).v
+    return direction(problem, x, system, lu_factor(system.matrix), change, nothing).v
 
 
 def _limits(m: mujoco.MjModel) -> Limits:
@@ -257,4 +255,5 @@ def _limits(m: mujoco.MjModel) -> Limits:
         jnp.asarray(m.jnt_dofadr[both]),
         jnp.asarray(1.0 - 2.0 * side),
         jnp.asarray(m.jnt_range[both, side]),
+        weights(m, jnp.asarray(m.body_mass))[m.jnt_bodyid[both]],
     )

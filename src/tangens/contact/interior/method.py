@@ -1,9 +1,7 @@
 """A primal-dual interior-point method: Mehrotra's predictor and corrector, down to a relaxation ρ.
 
 Each iteration factors one matrix and solves twice with it. The first direction aims at ρ itself; how far it gets
-before a positive variable turns negative decides how ambitious the second one is. Three safeguards make it reliable on
-equations as nonlinear as contact between sharp shapes: the corrector's second-order term counts only as much as the
-predictor could be trusted; no product may fall far behind the mean; and the last, full steps are plain Newton steps.
+before a positive variable turns negative decides how ambitious the second one is.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import lu_factor
 
+from tangens.collision.central_path import aim_of, balanced, bent, longest
 from tangens.contact.interior.pair import Products, Unknowns, products
 from tangens.contact.interior.system import (
     Goals,
@@ -32,9 +31,6 @@ from tangens.dynamics.smooth import SmoothDynamics
 Array = jax.Array
 
 _FRACTION = 0.99  # of the way to the boundary
-_NEAR = 0.1  # least product allowed, over the mean
-_BEND = 0.5  # most that the second-order term may change a product by, over what the product should become
-_SHRINK = tuple(0.8**i for i in range(16))
 
 
 class Outcome(NamedTuple):
@@ -102,13 +98,15 @@ def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) ->
     first = towards(rho)
     reach = jnp.minimum(1.0, _longest(x, first, counts_rows))
     after = _mean(_moved(x, first, reach), counts_rows)
-    excess = jnp.maximum(mean - rho, 1e-300)
-    aim = rho + jnp.clip((after - rho) / excess, 0.0, 1.0) ** 3 * jnp.maximum(mean - rho, 0.0)
-    trust = reach**2 * jnp.maximum(1 - aim / mean, 0.0)
-    bend = jax.tree.map(lambda b: jnp.clip(trust * b, -_BEND * aim, _BEND * aim), goals(first))
-    step = towards(aim, bend)
+    aim = aim_of(mean, after, rho)
+    step = towards(aim, bent(goals(first), reach, aim, mean))
     length = jnp.minimum(1.0, _FRACTION * _longest(x, step, counts_rows))
-    return _moved(x, step, length * _centred(x, step, length, counts_rows))
+
+    def balance(share: Array) -> Array:
+        low, total, count = _tally(_moved(x, step, share * length), counts_rows)
+        return low / jnp.maximum(total / count, 1e-300)
+
+    return _moved(x, step, length * balanced(balance))
 
 
 def _moved(x: Iterate, change: Iterate, length: Array) -> Iterate:
@@ -166,40 +164,23 @@ def _mean(x: Iterate, counts_rows: bool) -> Array:
     return total / count
 
 
-def _centred(x: Iterate, step: Iterate, length: Array, counts_rows: bool) -> Array:
-    """The largest of some shares of a step after which no product has fallen far behind the mean."""
-
-    def quality(share: Array) -> Array:
-        low, total, count = _tally(_moved(x, step, share * length), counts_rows)
-        return low / jnp.maximum(total / count, 1e-300)
-
-    shares = jnp.array(_SHRINK)
-    after = jax.vmap(quality)(shares)
-    fine = after >= jnp.minimum(_NEAR, 0.9 * quality(jnp.zeros(())))
-    return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(after))]
-
-
 def _longest(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
     """How far a step can go before something that must stay positive is zero."""
 
-    def orthant(value: Array, change: Array) -> Array:
-        falls = change < 0
-        return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf), initial=jnp.inf)
-
     def of(u: Unknowns, c: Unknowns) -> Array:
-        most = jnp.minimum(orthant(u.push, c.push), orthant(u.gap, c.gap))
+        most = jnp.minimum(longest(u.push, c.push), longest(u.gap, c.gap))
         most = jnp.minimum(most, _cone(u.load, u.grip, c.load, c.grip))
         most = jnp.minimum(most, _cone(u.rate, u.slip, c.rate, c.slip))
-        rows = jnp.minimum(orthant(u.growth.slack, c.growth.slack), orthant(u.growth.dual, c.growth.dual))
+        rows = jnp.minimum(longest(u.growth.slack, c.growth.slack), longest(u.growth.dual, c.growth.dual))
         return jnp.minimum(most, rows) if counts_rows else most
 
     def stops(s: Stop, c: Stop) -> Array:
-        return jnp.minimum(orthant(s.push, c.push), orthant(s.gap, c.gap))
+        return jnp.minimum(longest(s.push, c.push), longest(s.gap, c.gap))
 
-    longest = stops(x.limits, step.limits)
+    most = stops(x.limits, step.limits)
     for u, c in zip(x.pairs, step.pairs, strict=True):
-        longest = jnp.minimum(longest, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
-    return longest
+        most = jnp.minimum(most, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
+    return most
 
 
 def _cone(head: Array, tail: Array, d_head: Array, d_tail: Array) -> Array:

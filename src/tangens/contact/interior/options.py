@@ -10,7 +10,6 @@ from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
 
 if TYPE_CHECKING:
-    from tangens.contact.interior.function import Settings
     from tangens.scene import Scene
 
 
@@ -30,8 +29,9 @@ class InteriorContact(ContactModel):
     warm_start: bool = False
     """Start each step from the solution of the one before, pushed into the interior; from scratch where that fails."""
 
-    sharpness: float = 30.0
-    """Weight of collision detection's objective [N]: the larger, the less ρ blurs shapes, and the harder to solve."""
+    sharpness: float = 3.0
+    """Weight of collision detection's objective, over the weight of the lighter body of a pair (all that hangs together
+    with it): the larger, the less ρ blurs shapes, and the harder to solve."""
 
     max_iterations: int = 50
     tolerance: float = 0.1
@@ -50,23 +50,12 @@ class InteriorContact(ContactModel):
             raise OptionError(f"max_iterations must be a positive whole number; got {self.max_iterations!r}")
 
     @property
-    def settings(self) -> Settings:
-        """What the solver needs to know of these options."""
-        from tangens.contact.interior.function import Settings
-
-        smooth = self.relaxation if self.gradient_relaxation is None else self.gradient_relaxation
-        return Settings(
-            self.relaxation,
-            smooth,
-            self.sharpness,
-            self.max_iterations,
-            self.tolerance,
-            self.torsional_friction,
-            self.bilevel,
-        )
+    def smooth(self) -> float:
+        """ρ of the equations that are differentiated."""
+        return self.relaxation if self.gradient_relaxation is None else self.gradient_relaxation
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare the scene's shapes; compiled at the first step."""
         from tangens.contact.interior.engine import InteriorEngine  # JAX is not imported before it is needed
 
-        return InteriorEngine(scene, self.settings, self.warm_start, self.name)
+        return InteriorEngine(scene, self)

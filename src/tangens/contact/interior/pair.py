@@ -47,6 +47,8 @@ class Pair(NamedTuple):
     """Which geoms the shapes belong to, (2,)."""
     reach: Array
     """Radii of balls around the shapes [m], (2,)."""
+    sharpness: Array
+    """Objective of the growth problem over its length [N]."""
     friction: Array
     """Of sliding, μ."""
     torsion: Array
@@ -112,9 +114,14 @@ class Linear(NamedTuple):
     """Jacobian of `_contact` by each of its arguments."""
 
 
-def sum_of_scales(pair: Pair) -> Array:
-    """ℓ [m]."""
+def length_of(pair: Pair) -> Array:
+    """About how far the two surfaces move per unit of α, ℓ [m]."""
     return growth.length_of(pair.shape1, pair.shape2)
+
+
+def weight_of(pair: Pair) -> Array:
+    """The weight of the growth problem's objective."""
+    return pair.sharpness * length_of(pair)
 
 
 def places(pair: Pair, bodies: Bodies) -> tuple[Place, Place]:
@@ -127,11 +134,11 @@ def compose(outer: Place, inner: Place) -> Place:
     return Place(outer.position + outer.rotation @ inner.position, outer.rotation @ inner.rotation)
 
 
-def start(pair: Pair, bodies: Bodies, sharpness: Array) -> Unknowns:
+def start(pair: Pair, bodies: Bodies) -> Unknowns:
     """A guess with all products alike, and no friction."""
     place1, place2 = places(pair, bodies)
-    length = sum_of_scales(pair)
-    x = growth.start(pair.shape1, place1, pair.shape2, place2, sharpness * length)
+    length = length_of(pair)
+    x = growth.start(pair.shape1, place1, pair.shape2, place2, weight_of(pair))
     product = x.slack[0] * x.dual[0]
     gap = length * jnp.maximum(x.scale - 1, 0.1)
     push, none = product / gap, jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
@@ -154,43 +161,40 @@ def products(x: Unknowns) -> Products:
     return Products(x.growth.slack * x.growth.dual, x.push * x.gap, cone)
 
 
-def residual(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, sharpness: Array, shift: Array) -> tuple[Any, ...]:
+def residual(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> tuple[Any, ...]:
     """What is left of a pair's equations, and its wrenches about the contact point; no derivatives are prepared."""
-    linear, arguments = _growth(pair, x, bodies, frame, sharpness)
-    load, slip, wrench1, wrench2 = _contact(pair, frame, sharpness, *arguments)
+    linear, arguments = _growth(pair, x, bodies, frame)
+    load, slip, wrench1, wrench2 = _contact(pair, frame, *arguments)
     return _left(pair, x, linear, load, slip, shift), wrench1, wrench2
 
 
-def linearise(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, sharpness: Array, shift: Array) -> Linear:
+def linearise(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> Linear:
     """Evaluate a pair's equations and their derivatives."""
-    linear, arguments = _growth(pair, x, bodies, frame, sharpness)
+    linear, arguments = _growth(pair, x, bodies, frame)
 
     def contact(*arguments: Array) -> tuple[Array, ...]:
-        return _contact(pair, frame, sharpness, *arguments)
+        return _contact(pair, frame, *arguments)
 
     load, slip, wrench1, wrench2 = contact(*arguments)
     by = jax.jacfwd(contact, tuple(range(len(arguments))))(*arguments)
     return Linear(linear, _left(pair, x, linear, load, slip, shift), wrench1, wrench2, by)
 
 
-def _growth(
-    pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, sharpness: Array
-) -> tuple[growth.Linear, tuple[Array, ...]]:
+def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[growth.Linear, tuple[Array, ...]]:
     place1, place2 = places(pair, bodies)
-    weight = sharpness * sum_of_scales(pair)
-    linear = growth.linearise(pair.shape1, place1, pair.shape2, place2, x.growth, frame, weight)
+    linear = growth.linearise(pair.shape1, place1, pair.shape2, place2, x.growth, frame, weight_of(pair))
     twist = bodies.twist2 - bodies.twist1
     at_point = twist.at[3:].add(vector_product(twist[:3], x.growth.point))
     return linear, (jnp.zeros(frame.shape[1]), linear.normal1, linear.normal2, x.push, x.grip, at_point)
 
 
 def _left(pair: Pair, x: Unknowns, linear: growth.Linear, load: Array, slip: Array, shift: Array) -> Residual:
-    gap = sum_of_scales(pair) * (x.growth.scale - 1) - shift
+    gap = length_of(pair) * (x.growth.scale - 1) - shift
     return Residual(linear.stationarity, linear.rows, x.gap - gap, x.load - load, x.slip - slip)
 
 
 def _contact(
-    pair: Pair, frame: Array, sharpness: Array, c: Array, n1: Array, n2: Array, push: Array, grip: Array, twist: Array
+    pair: Pair, frame: Array, c: Array, n1: Array, n2: Array, push: Array, grip: Array, twist: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Load, sliding, and both wrenches about the contact point, where that has moved on by c in the contact frame."""
     dim, slides = frame.shape[1], frame.shape[1] - 1
@@ -198,7 +202,7 @@ def _contact(
     size = jnp.sqrt(mean @ mean + 1e-30)
     normal = frame @ (mean / size)
     tangents = growth.frame_of(normal, frame[:, 1], dim)[:, 1:]
-    force, arm = push / sharpness, frame @ c
+    force, arm = push / pair.sharpness, frame @ c
     slip = pair.friction * (tangents.T @ (twist[3:] + vector_product(twist[:3], arm)))
     rub, torque = pair.friction * (tangents @ grip[:slides]), normal * jnp.sum(pair.torsion * grip[slides:])
     f1, f2 = -force * (frame @ n1) - rub, -force * (frame @ n2) + rub
@@ -221,7 +225,7 @@ def respond(
     dim = linear.growth.frame.shape[1]
     g = growth.respond(linear.growth, x.growth, left.stationarity, left.rows, target.rows, pair.shape1.n_rows, d)
     c = g.y[1 : 1 + dim]
-    gap = -left.gap + sum_of_scales(pair) * g.y[0]
+    gap = -left.gap + length_of(pair) * g.y[0]
     push = (target.push - x.push * gap) / x.gap
 
     def along(output: int, grip: Array) -> Array:

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.growth import Place
+from tangens.collision.growth import Place, embedding
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
@@ -22,6 +22,8 @@ from tangens.scene import Scene
 from tangens.scene.support import element_name
 
 Array = jax.Array
+
+_EARTH = 9.81  # [m/s²]
 
 
 class Group(NamedTuple):
@@ -45,10 +47,10 @@ class Kind(NamedTuple):
 class PairTable:
     """The pairs of a scene. Fixed structure; `pairs` fills in the numbers of given parameters."""
 
-    def __init__(self, scene: Scene, torsion: bool) -> None:
+    def __init__(self, scene: Scene, torsion: bool, sharpness: float) -> None:
         self._scene, self._model = scene, scene.shared_model
+        self._torsion, self._sharpness = torsion, sharpness
         m = self._model
-        self._torsion = torsion
         shapes = self._shapes(m.geom_size)
         members: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
         for geom, pieces in enumerate(shapes):
@@ -59,9 +61,9 @@ class PairTable:
         place = {tuple(who): (k, i) for k, group in enumerate(members.values()) for i, who in enumerate(group)}
         self.groups = self._group(shapes, place)
 
-    def _shapes(self, size: Any) -> list[tuple[Shape, ...]]:
-        """The convex parts of each geom's shape; none for geoms that touch nothing."""
-        own, geoms = self._scene.shapes, shapes_of(self._model, size)
+    def _shapes(self, size: Any, shapes: Mapping[str, Shape] | None = None) -> list[tuple[Shape, ...]]:
+        """The convex parts of each geom's shape; none for geoms that touch nothing. `shapes` replace the scene's."""
+        own, geoms = {**self._scene.shapes, **(shapes or {})}, shapes_of(self._model, size)
         names = self._scene.geom_names
         chosen = [own.get(names[g], shape) if names[g] else shape for g, shape in enumerate(geoms)]
         return [() if shape is None else parts(shape) for shape in chosen]
@@ -99,14 +101,14 @@ class PairTable:
         shapes = self._shapes(size)
         return np.array([float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p in zip(*k, strict=True)])
 
-    def pairs(self, parameters: Mapping[str, Array]) -> tuple[Pair, ...]:
+    def pairs(self, parameters: Mapping[str, Any]) -> tuple[Pair, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
         reach = jnp.split(jnp.asarray(parameters["reach"]), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
         m = self._model
-        shapes = self._shapes(parameters["size"])
+        shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
         friction, priority = jnp.asarray(parameters["friction"]), m.geom_priority
-        spin = jnp.asarray(m.geom_friction[:, 1])
+        spin, weight = jnp.asarray(m.geom_friction[:, 1]), weights(m, parameters["mass"])
         result = []
         for group in self.groups:
             (s1, p1), (s2, p2) = (
@@ -122,22 +124,31 @@ class PairTable:
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
-            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), balls, joint[0], torsion))
+            sharp = self._sharpness * jnp.minimum(weight[body1], weight[body2])
+            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), balls, sharp, joint[0], torsion))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
         """All shapes of a kind as one, and where each sits on its body."""
         m, pieces, places = self._model, list[Shape](), list[Place]()
-        lift = np.eye(3)[:, [0, 2]] if self.dim == 2 else np.eye(3)
         for geom, part in zip(*members, strict=True):
             # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
             shape, centre = centred(shapes[geom][part])
             position, turn = geom_frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
             pieces.append(shape)
-            places.append(Place(jnp.asarray(position) + turn @ lift @ centre, jnp.asarray(turn)))
+            places.append(Place(jnp.asarray(position) + turn @ embedding(self.dim) @ centre, jnp.asarray(turn)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *places
         )
+
+
+def weights(m: mujoco.MjModel, mass: Array) -> Array:
+    """About how large the forces are that act on each body: what all bodies weigh that hang together with it [N].
+
+    Weights on Earth, whatever the scene's gravity. The world bears anything.
+    """
+    total = jnp.zeros(m.nbody).at[m.body_rootid].add(mass) * _EARTH
+    return jnp.where(m.body_weldid == 0, jnp.inf, total[m.body_rootid])
 
 
 def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -179,6 +190,5 @@ def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
     apart = place2.position - place1.position
     for shape, place, other, sign in ((pair.shape1, place1, 1, 1.0), (pair.shape2, place2, 0, -1.0)):
         if isinstance(shape, HalfSpace):
-            lift = jnp.eye(3)[:, [0, 2]] if shape.dim == 2 else jnp.eye(3)
-            return sign * (place.rotation @ lift @ shape.normal) @ apart - pair.reach[other]
+            return sign * (place.rotation @ embedding(shape.dim) @ shape.normal) @ apart - pair.reach[other]
     return jnp.sqrt(apart @ apart) - jnp.sum(pair.reach)

@@ -45,6 +45,8 @@ class Limits(NamedTuple):
     v: Array
     sign: Array
     bound: Array
+    force: Array
+    """About how large forces are [N or N m]: where solvers start."""
 
 
 class Problem(NamedTuple):
@@ -62,8 +64,6 @@ class Problem(NamedTuple):
     """ρ [J]."""
     detection: Array
     """ρ of the growth problems: the same, but for the bilevel method."""
-    sharpness: Array
-    """Objective of a growth problem over its length [N]."""
 
 
 class Stop(NamedTuple):
@@ -138,9 +138,9 @@ def all_bodies(group: Pair, screws: Screws, twist: Array) -> Bodies:
     return jax.vmap(bodies_of, (0, None, None))(group, screws, twist)
 
 
-def shift_of(problem: Problem, x: Unknowns) -> Array:
+def shift_of(problem: Problem, group: Pair, x: Unknowns) -> Array:
     """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
-    return problem.detection * x.growth.slack.shape[-1] / problem.sharpness
+    return problem.detection * x.growth.slack.shape[-1] / group.sharpness
 
 
 def goals(x: Iterate) -> Goals:
@@ -175,8 +175,7 @@ def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tupl
     for group, u, local in zip(problem.groups, x.pairs, inside, strict=True):
         bodies = all_bodies(group, screws, twist)
         frame = bodies.place1.rotation @ local
-        one = jax.vmap(residual, (0, 0, 0, 0, None, None))
-        rest, w1, w2 = one(group, u, bodies, frame, problem.sharpness, shift_of(problem, u))
+        rest, w1, w2 = jax.vmap(residual)(group, u, bodies, frame, shift_of(problem, group, u))
         wrench = _wrenches(group, len(jacobian), jax.vmap(lift)(u.growth.point), w1, w2)
         force = force + joint_forces(jnp.asarray(dynamics.carriage.dofs), jacobian, wrench, len(x.v))
         left.append(rest)
@@ -223,8 +222,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     for group, u in zip(problem.groups, x.pairs, strict=True):
         bodies, a, b = all_bodies(group, screws, twist), group.body1, group.body2
         frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
-        one = jax.vmap(linearise, (0, 0, 0, 0, None, None))
-        linear = one(group, u_aligned, bodies, frame, problem.sharpness, shift_of(problem, u))
+        linear = jax.vmap(linearise)(group, u_aligned, bodies, frame, shift_of(problem, group, u))
         at = jax.vmap(lift)(u.growth.point)
         reaction = jax.vmap(_reaction)(group, u_aligned, linear)
         blocks = jax.vmap(_stiffness)(linear, reaction[:, -12:], at, bodies.twist2 - bodies.twist1)

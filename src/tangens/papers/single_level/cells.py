@@ -43,7 +43,7 @@ def batch(scene: Scene, model: InteriorContact) -> Callable[[Array, Array, Cell]
     from tangens.contact.interior.function import StepFunction
 
     with jax.enable_x64(True):
-        function = StepFunction(scene, model.settings, None)
+        function = StepFunction(scene, model)
 
     def one(q: Any, v: Any, timestep: Any, relaxation: Any) -> Any:
         solution = function.solve({"q": q, "v": v, "timestep": timestep}, relaxation)
