@@ -4,8 +4,15 @@ import hashlib
 import os
 from pathlib import Path
 
-import jax
 from hypothesis import settings
+
+# Tests compile much and run little. JAX reads this when it is imported.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
+import jax
 
 # numba does not notice when a function that it inlined from another file changes: keep a cache for each state of the
 # sources, wherever the tests are started from. It is read when numba is first imported, which is later.

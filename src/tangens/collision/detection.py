@@ -161,7 +161,8 @@ def _pieces(shape: Shape, place: Place) -> list[tuple[Shape, Place]]:
 
 def _pair(shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation: Array) -> Detection:
     """The growth distance of two convex shapes."""
-    length, lift = growth.length_of(shape1, shape2), growth.embedding(shape1.dim)
+    # ℓ sets the unit of duals only: no result depends on it.
+    length, lift = jax.lax.stop_gradient(growth.length_of(shape1, shape2)), growth.embedding(shape1.dim)
     # Counted from the middle of a shape, p is exact even where that shape shrinks to nothing.
     origin = (place1 if isinstance(shape2, HalfSpace) else place2).position
     place1, place2 = (place._replace(position=place.position - origin) for place in (place1, place2))

@@ -6,8 +6,7 @@ degree one: g(k·p, k·α, k·ε) = k·g(p, α, ε). Hence a ball is p·p/(α·R
 derivative at the centre.
 
 Shapes are pytrees: their arrays are leaves that one may map over and differentiate by. Derivatives of every order flow
-through `rows`, by p, α, ε and every leaf. `reach`, `girth` and `inner_guess` set scales and starts; no derivative flows
-through `reach` and `girth`.
+through `rows`, by p, α, ε and every leaf. `reach` decides what is near; no derivative flows through it.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class Shape(ABC):
 
     @property
     def girth(self) -> jax.Array:
-        """About the radius [m] of the largest ball inside the shape; no derivative flows."""
-        return _frozen(self)._girth()
+        """About the radius [m] of the largest ball inside the shape."""
+        return self._girth()
 
     @abstractmethod
     def _reach(self) -> jax.Array: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,13 +37,17 @@ _PARAMETER_FIELDS = (
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of a thousand small operations: optimising each of them would take longer than it saves."""
+    """Compile a function of a thousand small operations: optimising each of them would take longer than it saves.
+
+    Who sets XLA_FLAGS decides for themselves.
+    """
     quick = {
-        "xla_cpu_use_fusion_emitters": False,
+        "xla_backend_optimization_level": 1,
         "xla_llvm_disable_expensive_passes": True,
         "xla_cpu_parallel_codegen_split_count": 1,
     }
-    return jax.jit(function, compiler_options=quick if jax.default_backend() == "cpu" else None)
+    asked = jax.default_backend() == "cpu" and "XLA_FLAGS" not in os.environ
+    return jax.jit(function, compiler_options=quick if asked else None)
 
 
 class InteriorEngine:

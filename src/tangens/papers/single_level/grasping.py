@@ -24,8 +24,8 @@ from tangens.simulate import Simulator
 
 Array = NDArray[np.float64]
 
-# Forces are of the order of 1 N here: with the usual sharpness, collision detection would drown them at first.
-SMOOTH = SingleLevel(relaxation=1e-5, gradient_relaxation=3e-3, sharpness=3.0, max_iterations=25)
+# Servos push a fingertip with many times its weight. So much sharpness is what the smooth steps of the search need:
+SMOOTH = SingleLevel(relaxation=1e-5, gradient_relaxation=3e-3, sharpness=15.0, max_iterations=25)
 GOAL = (0.15, 0.1, np.pi / 2)  # x [m], z [m], angle [rad]
 TOLERANCE = (0.01, 0.01, 0.1)
 REGION = ((-0.3, -0.3, -np.pi), (0.3, 0.3, np.pi))
