@@ -203,9 +203,11 @@ class Cone(Shape):
         return jnp.stack([section, t - above_apex, -t, above_apex - alpha * self.height])
 
     def inner_guess(self, p: jax.Array, alpha: jax.Array) -> jax.Array:
-        """Half the height of p above the apex, but positive even if p is below."""
-        above_apex = p[-1] + alpha * self.depth
-        return 0.25 * (above_apex + jnp.sqrt(above_apex**2 + (0.25 * alpha * self.height) ** 2))[None]
+        """Between p's own height above the apex and that of the section whose rim p is on; but always positive."""
+        small = 0.1 * alpha * self.height
+        rim = jnp.sqrt(jnp.sum(p[:-1] ** 2) + small**2) / jnp.tan(self.half_angle)
+        t = (p[-1] + alpha * self.depth + rim) / 2
+        return (t + jnp.sqrt(t**2 + small**2))[None] / 2
 
     def _reach(self) -> jax.Array:
         rim = jnp.hypot(self.height - self.depth, self.height * jnp.tan(self.half_angle))

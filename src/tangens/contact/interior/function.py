@@ -239,7 +239,7 @@ def implicit(function: StepFunction, solution: Solution, inputs: Inputs, changes
 
     _, change = jax.jvp(left, (inputs,), (changes,))
     system = solution.outcome.system
-    nothing = jax.tree.map(jnp.zeros_like, goals(x))
+    nothing = jax.tree.map(jnp.zeros_like, goals(x, x))
     return direction(problem, x, system, lu_factor(system.matrix), change, nothing).v
 
 

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import lu_factor
 
 from tangens.collision.central_path import aim_of, balanced, bent, longest
-from tangens.contact.interior.pair import Products, Unknowns, products
+from tangens.contact.interior import cones
+from tangens.contact.interior.pair import Products, Unknowns, friction_cones
 from tangens.contact.interior.system import (
     Goals,
     Iterate,
@@ -86,7 +87,7 @@ def solve(
 def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) -> Iterate:
     """One iteration."""
     rho, factor = problem.relaxation, lu_factor(system.matrix)
-    now = goals(x)
+    now = goals(x, x)
     mean = _mean(x, counts_rows)
 
     def towards(value: Array, less: Goals | None = None) -> Iterate:
@@ -99,7 +100,7 @@ def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) ->
     reach = jnp.minimum(1.0, _longest(x, first, counts_rows))
     after = _mean(_moved(x, first, reach), counts_rows)
     aim = aim_of(mean, after, rho)
-    step = towards(aim, bent(goals(first), reach, aim, mean))
+    step = towards(aim, bent(goals(x, first), reach, aim, mean))
     length = jnp.minimum(1.0, _FRACTION * _longest(x, step, counts_rows))
 
     def balance(share: Array) -> Array:
@@ -133,7 +134,7 @@ def _worst_equation(problem: Problem, x: Iterate, left: Left) -> Array:
 
 
 def _worst_product(problem: Problem, x: Iterate, counts_rows: bool) -> Array:
-    gap = jax.tree.map(jnp.subtract, goals(x), _neutral(problem, x, problem.relaxation, counts_rows))
+    gap = jax.tree.map(jnp.subtract, goals(x, x), _neutral(problem, x, problem.relaxation, counts_rows))
     worst = jnp.zeros(())
     for rest in jax.tree.leaves(gap):
         worst = jnp.maximum(worst, jnp.max(jnp.abs(rest), initial=0.0))
@@ -144,11 +145,12 @@ def _tally(x: Iterate, counts_rows: bool) -> tuple[Array, Array, int]:
     """The smallest product, the sum of all, and their number."""
 
     def of(u: Unknowns) -> tuple[Array, Array]:
-        p = products(u)
+        z, s = friction_cones(u)
         # Half the harmonic mean of the cone's two eigenvalues is their smaller one, or up to twice that.
-        cone = (u.load**2 - u.grip @ u.grip) * (u.rate**2 - u.slip @ u.slip) / p.cone[0]
-        low, total = jnp.minimum(p.push, cone), p.push + p.cone[0]
-        return (jnp.minimum(low, jnp.min(p.rows)), total + jnp.sum(p.rows)) if counts_rows else (low, total)
+        cone = (z[0] ** 2 - z[1:] @ z[1:]) * (s[0] ** 2 - s[1:] @ s[1:]) / (z @ s)
+        push, rows = u.push * u.gap, u.growth.slack * u.growth.dual
+        low, total = jnp.minimum(push, cone), push + z @ s
+        return (jnp.minimum(low, jnp.min(rows)), total + jnp.sum(rows)) if counts_rows else (low, total)
 
     stops = x.limits.push * x.limits.gap
     low, total, count = jnp.min(stops, initial=jnp.inf), jnp.sum(stops), stops.size
@@ -169,8 +171,8 @@ def _longest(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
 
     def of(u: Unknowns, c: Unknowns) -> Array:
         most = jnp.minimum(longest(u.push, c.push), longest(u.gap, c.gap))
-        most = jnp.minimum(most, _cone(u.load, u.grip, c.load, c.grip))
-        most = jnp.minimum(most, _cone(u.rate, u.slip, c.rate, c.slip))
+        for cone, change in zip(friction_cones(u), friction_cones(c), strict=True):
+            most = jnp.minimum(most, cones.longest(cone, change))
         rows = jnp.minimum(longest(u.growth.slack, c.growth.slack), longest(u.growth.dual, c.growth.dual))
         return jnp.minimum(most, rows) if counts_rows else most
 
@@ -181,13 +183,3 @@ def _longest(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
     for u, c in zip(x.pairs, step.pairs, strict=True):
         most = jnp.minimum(most, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
     return most
-
-
-def _cone(head: Array, tail: Array, d_head: Array, d_tail: Array) -> Array:
-    """How far (head, tail) can go along a direction inside the cone |tail| ≤ head: a root of a quadratic."""
-    a, b, c = d_head**2 - d_tail @ d_tail, head * d_head - tail @ d_tail, head**2 - tail @ tail
-    square = b * b - a * c
-    q = -(b + jnp.where(b >= 0, 1.0, -1.0) * jnp.sqrt(jnp.maximum(square, 0.0)))
-    roots = jnp.stack([q / jnp.where(a == 0, 1.0, a), c / jnp.where(q == 0, 1.0, q)])
-    exists = jnp.stack([a != 0, q != 0]) & (roots > 0) & (square >= 0)
-    return jnp.min(jnp.where(exists, roots, jnp.inf))

@@ -7,7 +7,8 @@ friction force over μ, and v the sliding velocity,
     γ · gap = ρ,    gap = ℓ (α − 1)                            Signorini's law
     (N, b) ∘ (ψ, μ v) = (ρ, 0)                                 Coulomb's law and maximum dissipation
 
-where ∘ is the product of second-order cones. Counting b over μ keeps the cone round and the equations regular at μ = 0.
+where ∘ is the product of second-order cones, see `cones`. Counting b over μ keeps the cone round and the equations
+regular at μ = 0.
 All products are powers or energies: ρ does not mean something else at another time step.
 
 The normals come from the growth problem's duals, one for each body (Eq. 41), and keep their length: γ ℓ ∂α/∂x is the
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 
 from tangens.collision import growth
 from tangens.collision.growth import Growth, Place
+from tangens.contact.interior import cones
 from tangens.dynamics.screws import vector_product
 from tangens.geometry import Shape
 
@@ -95,7 +97,7 @@ class Residual(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Complementarity products: λ∘s, γ·s_γ, and that of friction's cones (1 + k,)."""
+    """Complementarity products: λ∘s, γ·s_γ, and that of friction's cones, scaled, (1 + k,)."""
 
     rows: Array
     push: Array
@@ -155,10 +157,15 @@ def aligned(pair: Pair, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
     return frame, x._replace(tangent=rotation.T @ frame[:, 1])
 
 
-def products(x: Unknowns) -> Products:
-    """The complementarity products of an iterate, or the second-order part of those of a change."""
-    cone = jnp.concatenate([(x.load * x.rate + x.grip @ x.slip)[None], x.load * x.slip + x.rate * x.grip])
-    return Products(x.growth.slack * x.growth.dual, x.push * x.gap, cone)
+def products(x: Unknowns, y: Unknowns) -> Products:
+    """The complementarity products of an iterate, if y = x, or those of a change y of it."""
+    cone = cones.scaled_product(cones.scaling(*friction_cones(x)), *friction_cones(y))
+    return Products(y.growth.slack * y.growth.dual, y.push * y.gap, cone)
+
+
+def friction_cones(x: Unknowns) -> tuple[Array, Array]:
+    """(N, b) and (ψ, μ v)."""
+    return jnp.append(x.load, x.grip), jnp.append(x.rate, x.slip)
 
 
 def residual(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> tuple[Any, ...]:
@@ -234,9 +241,6 @@ def respond(
 
     none = jnp.zeros_like(x.grip)
     load, slip = -left.load + along(0, none), -left.slip + along(1, none)
-    # The cone's product, linearised and solved for ψ, then for b.
-    head, tail = target.cone[0], target.cone[1:] - x.load * slip - x.slip * load
-    rate = (head - x.grip @ slip - x.rate * load - x.slip @ tail / x.rate) / (x.load - x.slip @ x.grip / x.rate)
-    grip = (tail - x.grip * rate) / x.rate
+    grip, rate = cones.completed(cones.scaling(*friction_cones(x)), target.cone, load, slip)
     grown = Growth(linear.growth.frame @ c, g.y[0], g.y[1 + dim :], g.slack, g.dual)
     return Unknowns(grown, push, gap, load, grip, rate, slip, jnp.zeros(3)), along(2, grip), along(3, grip)

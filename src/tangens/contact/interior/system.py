@@ -143,9 +143,10 @@ def shift_of(problem: Problem, group: Pair, x: Unknowns) -> Array:
     return problem.detection * x.growth.slack.shape[-1] / group.sharpness
 
 
-def goals(x: Iterate) -> Goals:
-    """The complementarity products of an iterate."""
-    return Goals(tuple(jax.vmap(products)(u) for u in x.pairs), x.limits.push * x.limits.gap)
+def goals(x: Iterate, y: Iterate) -> Goals:
+    """The complementarity products of an iterate, if y = x, or those of a change y of it."""
+    pairs = tuple(jax.vmap(products)(u, w) for u, w in zip(x.pairs, y.pairs, strict=True))
+    return Goals(pairs, y.limits.push * y.limits.gap)
 
 
 def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[Screws, Array, Array]:
@@ -266,7 +267,7 @@ def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Arr
 
 def _reaction(pair: Pair, x: Unknowns, linear: Linear) -> Array:
     """How a pair's unknowns, then the wrenches on bodies 1 and 2, follow unit motions: six of d, six of nu."""
-    nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x)))
+    nothing = jax.tree.map(jnp.zeros_like, (linear.residual, products(x, x)))
     left, goal = nothing
     return jax.vmap(lambda e: _packed(*respond(pair, x, linear, left, goal, e[:6], e[6:])), out_axes=1)(jnp.eye(12))
 
