@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from tangens.contact.interior import bilevel, method
 from tangens.contact.interior.options import InteriorContact
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
-from tangens.contact.interior.pairs import PairTable, distance_bound, weights
+from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
 from tangens.contact.interior.system import (
     Iterate,
     Limits,
@@ -176,8 +176,17 @@ class StepFunction:
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v = jnp.zeros_like(problem.v)
-        screws, _, twist = kinematics(self.dynamics, problem, v)
-        pairs = tuple(jax.vmap(start)(g, all_bodies(g, screws, twist)) for g in problem.groups)
+        screws, jacobian, twist = kinematics(self.dynamics, problem, v)
+        moving = jnp.einsum("bid,bd->bi", jacobian, problem.v[self.dynamics.carriage.dofs])
+
+        def begin(group: Pair) -> Unknowns:
+            bodies = all_bodies(group, screws, moving)
+            bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
+            near = bound < _margin(problem, group, bodies)
+            impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
+            return jax.vmap(start)(group, all_bodies(group, screws, twist), impact)
+
+        pairs = tuple(begin(g) for g in problem.groups)
         gap = self._limits.sign * (problem.q[self._limits.q] - self._limits.bound)
         return Iterate(v, pairs, Stop(problem.limits.force / 3, jnp.maximum(gap, 0.1)))
 
@@ -187,10 +196,14 @@ def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
 
     Twice the way they go at their speed; and a tenth of the smaller one's size, for forces change speeds.
     """
+    return 2 * problem.timestep * _speed(bodies) + 0.1 * jnp.min(group.reach, axis=1)
+
+
+def _speed(bodies: Bodies) -> Array:
+    """How fast the bodies of pairs move against each other, halfway between them [m/s]."""
     relative = bodies.twist2 - bodies.twist1
     middle = (bodies.place1.position + bodies.place2.position) / 2
-    speed = jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
-    return 2 * problem.timestep * speed + 0.1 * jnp.min(group.reach, axis=1)
+    return jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
 
 
 def warmed(x: Iterate, push: float) -> Iterate:
@@ -255,5 +268,5 @@ def _limits(m: mujoco.MjModel) -> Limits:
         jnp.asarray(m.jnt_dofadr[both]),
         jnp.asarray(1.0 - 2.0 * side),
         jnp.asarray(m.jnt_range[both, side]),
-        weights(m, jnp.asarray(m.body_mass))[m.jnt_bodyid[both]],
+        EARTH * tree_masses(m, jnp.asarray(m.body_mass))[m.jnt_bodyid[both]],
     )

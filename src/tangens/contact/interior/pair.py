@@ -34,6 +34,8 @@ from tangens.geometry import Shape
 
 Array = jax.Array
 
+_HEAD_START = 5.0  # most that an impact's force may be ahead of the other products at first
+
 
 class Pair(NamedTuple):
     """What does not change while a step is solved."""
@@ -51,6 +53,8 @@ class Pair(NamedTuple):
     """Radii of balls around the shapes [m], (2,)."""
     sharpness: Array
     """Objective of the growth problem over its length [N]."""
+    mass: Array
+    """Of all that hangs together with the lighter one [kg]."""
     friction: Array
     """Of sliding, μ."""
     torsion: Array
@@ -136,14 +140,15 @@ def compose(outer: Place, inner: Place) -> Place:
     return Place(outer.position + outer.rotation @ inner.position, outer.rotation @ inner.rotation)
 
 
-def start(pair: Pair, bodies: Bodies) -> Unknowns:
-    """A guess with all products alike, and no friction."""
+def start(pair: Pair, bodies: Bodies, impact: Array) -> Unknowns:
+    """A guess with all products alike, and no friction; where an impact is due, with some of its force."""
     place1, place2 = places(pair, bodies)
     length = length_of(pair)
     x = growth.start(pair.shape1, place1, pair.shape2, place2, weight_of(pair))
     product = x.slack[0] * x.dual[0]
     gap = length * jnp.maximum(x.scale - 1, 0.1)
     push, none = product / gap, jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
+    push = jnp.clip(impact, push, _HEAD_START * push)
     tangent = bodies.place1.rotation.T @ jnp.array([1.0, 0.0, 0.0])
     return Unknowns(x, push, gap, push, none, gap, none, tangent)
 

@@ -23,7 +23,7 @@ from tangens.scene.support import element_name
 
 Array = jax.Array
 
-_EARTH = 9.81  # [m/s²]
+EARTH = 9.81  # m/s²: forces are about as large as weights on Earth, whatever a scene's gravity
 
 
 class Group(NamedTuple):
@@ -108,7 +108,7 @@ class PairTable:
         shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
         friction, priority = jnp.asarray(parameters["friction"]), m.geom_priority
-        spin, weight = jnp.asarray(m.geom_friction[:, 1]), weights(m, parameters["mass"])
+        spin, mass = jnp.asarray(m.geom_friction[:, 1]), tree_masses(m, parameters["mass"])
         result = []
         for group in self.groups:
             (s1, p1), (s2, p2) = (
@@ -124,8 +124,9 @@ class PairTable:
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
-            sharp = self._sharpness * jnp.minimum(weight[body1], weight[body2])
-            result.append(Pair(s1, s2, p1, p2, body1, body2, jnp.asarray(group.geoms), balls, sharp, joint[0], torsion))
+            lighter = jnp.minimum(mass[body1], mass[body2])
+            sharp, geoms = self._sharpness * EARTH * lighter, jnp.asarray(group.geoms)
+            result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, lighter, joint[0], torsion))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
@@ -142,12 +143,9 @@ class PairTable:
         )
 
 
-def weights(m: mujoco.MjModel, mass: Array) -> Array:
-    """About how large the forces are that act on each body: what all bodies weigh that hang together with it [N].
-
-    Weights on Earth, whatever the scene's gravity. The world bears anything.
-    """
-    total = jnp.zeros(m.nbody).at[m.body_rootid].add(mass) * _EARTH
+def tree_masses(m: mujoco.MjModel, mass: Array) -> Array:
+    """For each body, the mass of all bodies that hang together with it; that of the world is infinite [kg]."""
+    total = jnp.zeros(m.nbody).at[m.body_rootid].add(mass)
     return jnp.where(m.body_weldid == 0, jnp.inf, total[m.body_rootid])
 
 

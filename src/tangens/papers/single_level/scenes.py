@@ -256,7 +256,7 @@ def _rows_of_film(title: str, films: dict[str, Run], count: int, file: Path) -> 
             t = _shots(found, count, 0.8)[row]
             _draw(axis, found, t, f"C{k}", np.array([0.6 * k - found.q[t, 0], 0.0]))
         axis.set(xlim=(-0.4, 0.6 * len(films) - 0.2), ylim=(-0.03, 0.72), aspect="equal", xticks=[], yticks=[])
-        axis.set_ylabel(f"{t * found.scene.timestep:.2f} s", rotation=0, ha="right", va="center")
+        axis.set_title(f"{t * found.scene.timestep:.2f} s", fontsize=9, loc="left")
     for k, name in enumerate(films):
         axes[-1].text(0.6 * k, -0.08, name, ha="center", va="top", fontsize=8)
     figure.suptitle(title)
