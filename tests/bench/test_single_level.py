@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tangens.bench import single_level
 from tangens.cli import main
 
 
-@pytest.mark.skipif(not os.environ.get("TANGENS_SLOW"), reason="compiles for minutes; TANGENS_SLOW=1 runs it")
 def test_the_command_writes_rows_ratios_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(single_level.EFFORTS, "quick", single_level.Effort(3, 1, (1, 2), (1, 4)))
     file = tmp_path / "single-level.json"

@@ -319,3 +319,10 @@ def test_numbers_stay_as_precise_as_they_came(case: Case) -> None:
 def test_what_is_no_shape_is_refused(make: Callable[[], geo.Shape], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
         make()
+
+
+def test_numbers_keep_their_precision_whatever_jax_is_set_to() -> None:
+    with jax.enable_x64(False):
+        box, ball = geo.box([0.1, 0.4]), geo.sphere(0.3)
+        assert np.asarray(box.b).tolist() == [0.1, 0.4, 0.1, 0.4]
+        assert np.asarray(ball.E)[0, 0] == 1 / 0.3

@@ -234,4 +234,9 @@ def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
             panel.loglog(x, [y[0] * k / x[0] for k in x], "--", color="0.6", label="linear")
             panel.legend()
         panel.set(title=title, xlabel=label, ylabel="time per step of one scene [ms]")
+        panel.set_xticks(x, [str(k) for k in x])
+        panel.set_yticks(
+            ticks := [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if min(y) / 2 < t < 2 * max(y)], ticks
+        )
+        panel.minorticks_off()
     return save_figure(figure, file)
