@@ -103,7 +103,8 @@ def _measure_block(report: Report, effort: Effort) -> None:
             jax.block_until_ready(function(q, v))
             compile_s[name] = time.perf_counter() - start
         for _ in range(effort.steps - 1):
-            states.append(tuple(np.asarray(x) for x in step[OURS](*states[-1])[:2]))  # type: ignore[arg-type]
+            q, v, *_ = step[OURS](q, v)
+            states.append((np.asarray(q), np.asarray(v)))
         times: dict[str, list[float]] = {name: [] for name in step}
         iterations: dict[str, list[int]] = {name: [] for name in step}
         failed = dict.fromkeys(step, 0)

@@ -9,6 +9,7 @@ import pytest
 
 import tangens as tg
 from tangens.contact.interior.engine import InteriorEngine
+from tangens.contact.interior.pairs import PairTable
 
 RHO = 1e-7
 
@@ -104,6 +105,14 @@ def test_joint_limits_hold_where_nothing_touches() -> None:
     traj = sim.rollout(tg.State([0.4], [6.0]), 30)
     assert traj.q.max() == pytest.approx(np.radians(30), abs=1e-4)
     assert traj.q.max() < np.radians(30)
+
+
+def test_pairs_of_geoms_that_cannot_move_are_left_out() -> None:
+    fixed = '<geom name="a" size="0.1"/><geom name="b" size="0.1" pos="0.1 0 0"/>'
+    ball = '<body pos="0 0 1"><freejoint/><geom name="c" size="0.1"/></body>'
+    pairs = '<contact><pair geom1="a" geom2="b"/><pair geom1="a" geom2="c"/></contact>'
+    table = PairTable(tg.load(f"<mujoco><worldbody>{fixed}{ball}</worldbody>{pairs}</mujoco>"), False, 3.0)
+    assert sorted(sorted(geoms) for group in table.groups for geoms in group.geoms.tolist()) == [[0, 2], [1, 2]]
 
 
 def test_derivatives_make_room_for_all_pairs_that_are_near() -> None:

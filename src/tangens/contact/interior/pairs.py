@@ -170,10 +170,11 @@ def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
     filters = not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT
     found = []
     for a, b in itertools.combinations(range(m.ngeom), 2):
-        if (a, b) in explicit or (b, a) in explicit:
-            found.append((a, b))
-            continue
         body1, body2 = sorted((int(m.geom_bodyid[a]), int(m.geom_bodyid[b])))
+        if (a, b) in explicit or (b, a) in explicit:
+            if weld[body1] != weld[body2]:  # what cannot move against each other has no contact to solve for
+                found.append((a, b))
+            continue
         masks = (m.geom_contype[a] & m.geom_conaffinity[b]) | (m.geom_contype[b] & m.geom_conaffinity[a])
         root1, root2 = weld[body1], weld[body2]
         parent1, parent2 = weld[m.body_parentid[root1]], weld[m.body_parentid[root2]]
