@@ -100,7 +100,8 @@ def embedding(dim: int) -> Array:
 
 def local(place: Place, dim: int, point: Array) -> Array:
     """Return a point of the world in the coordinates of a shape."""
-    return embedding(dim).T @ place.rotation.T @ (point - place.position)
+    axes = place.rotation[:, ::2] if dim == 2 else place.rotation
+    return axes.T @ (point - place.position)
 
 
 def unit(x: Array) -> Array:

@@ -94,33 +94,23 @@ class Together:
         import jax.numpy as jnp
 
         from tangens.contact.interior.engine import compiled
-        from tangens.contact.interior.function import StepFunction
-        from tangens.dynamics.tangent_jax import difference
+        from tangens.contact.interior.function import Inputs, Solution, StepFunction
 
         assert isinstance(simulator.contact, InteriorContact)
-        scene = simulator.scene
+        scene, options = simulator.scene, simulator.contact
         with jax.enable_x64(True):
-            step = StepFunction(scene, simulator.contact)
+            step = StepFunction(scene, options)
 
-        def end(q: Any, u: Any) -> tuple[Any, Any]:
-            v, fine = jnp.zeros(scene.nv), jnp.ones((), bool)
-            for _ in range(hold):
-                solution = step.solve({"q": q, "v": v, "u": u})
-                q, v, fine = solution.q, solution.v, fine & solution.outcome.converged
-            return q, fine
+        def slope(solution: Solution, inputs: Inputs, dq: Any, dv: Any) -> tuple[Any, Any]:
+            def column(dq: Any, dv: Any, du: Any) -> tuple[Any, Any]:
+                return step.carried(solution, solution.v, inputs, {"q": dq, "v": dv, "u": du})
 
-        def expand(q: Any, u: Any) -> tuple[Any, Any]:
-            after, fine = end(q, u)
+            return jax.vmap(column, 1, 1)(dq, dv, jnp.eye(scene.nu))
 
-            def moved(u: Any) -> Any:
-                q, v = after, jnp.zeros(scene.nv)
-                for _ in range(hold):
-                    q, v = step(q, v, u)
-                return difference(scene.joint_layout, jax.lax.stop_gradient(q), q)
-
-            return jnp.where(fine, after, jnp.nan), jax.jacfwd(moved)(after[fingers])
-
-        self._expand, self._lanes, self._jax = compiled(jax.vmap(expand)), lanes, jax
+        # One function takes steps at either relaxation: compiling it takes long.
+        self._solve, self._slope = compiled(jax.vmap(step.solve, (0, None))), compiled(jax.vmap(slope))
+        self._scene, self._options = scene, options
+        self._fingers, self._hold, self._lanes, self._jax = fingers, hold, lanes, jax
 
     def expand(self, q: Array, u: Array) -> Expansions:
         """From configurations (n, nq) at rest under commands (n, nu)."""
@@ -128,7 +118,26 @@ class Together:
         for first in range(0, len(q), self._lanes):
             chosen = np.minimum(np.arange(first, first + self._lanes), len(q) - 1)  # another size would compile anew
             with self._jax.enable_x64(True):
-                parts.append([np.array(part)[: len(q) - first] for part in self._expand(q[chosen], u[chosen])])
-        after, by_u = (np.concatenate(part) for part in zip(*parts, strict=True))
-        after[~np.isfinite(by_u).all(axis=(1, 2))] = np.nan
-        return Expansions(after, by_u)
+                after, fine = self._end(q[chosen], u[chosen])
+                by_u = self._slope_at(after)
+            fine &= np.isfinite(by_u).all(axis=(1, 2))
+            parts.append([part[: len(q) - first] for part in (np.where(fine[:, None], after, np.nan), by_u)])
+        return Expansions(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def _end(self, q: Array, u: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Where commands lead that are held, and whether all steps converged."""
+        v, fine = np.zeros((len(q), self._scene.nv)), np.ones(len(q), bool)
+        for _ in range(self._hold):
+            solution = self._solve({"q": q, "v": v, "u": u}, self._options.relaxation)
+            q, v, fine = solution.q, solution.v, fine & np.asarray(solution.outcome.converged)
+        return np.array(q), fine
+
+    def _slope_at(self, q: Array) -> Array:
+        """The derivative by the command to stay, in relaxed steps."""
+        inputs: dict[str, Any] = {"q": q, "v": np.zeros((len(q), self._scene.nv)), "u": q[:, self._fingers]}
+        dq = dv = np.zeros((len(q), self._scene.nv, self._scene.nu))
+        for _ in range(self._hold):
+            solution = self._solve(inputs, self._options.smooth)
+            dq, dv = self._slope(solution, inputs, dq, dv)
+            inputs = {**inputs, "q": solution.q, "v": solution.v}
+        return np.array(dq)

@@ -6,27 +6,28 @@ import copy
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from tangens.contact.interior.function import Solution, StepFunction, warmed
+from tangens.contact.interior.function import Inputs, Solution, StepFunction, warmed
 from tangens.contact.interior.options import InteriorContact
-from tangens.contact.interior.pair import length_of
-from tangens.dynamics.tangent_jax import difference, integrate
+from tangens.contact.interior.touching import Touching, gathered, touching
 from tangens.errors import NotDifferentiable, SceneError, SolverError, diverged
 from tangens.geometry import kind
-from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
+from tangens.results import Jacobian, SolverReport, Step
 from tangens.scene import Scene
 from tangens.state import State
 
 Array = NDArray[np.float64]
 
-_NEAR = 1.05  # contacts are reported of shapes that touch when grown by this factor
+_STATE = ("q", "v", "u", "tau")
 _WARM = 1e-2  # how far a solution is moved into the interior before the next step starts there
 _ROOM = 16  # pairs of a kind to make room for at first
 _PARAMETER_FIELDS = (
@@ -57,11 +58,12 @@ class InteriorEngine:
         _refuse(scene, options.name)
         self._scene, self._options = scene, options
         self._guess: Any = None
+        self._last: tuple[Inputs, Solution] | None = None
         self._make_room(_ROOM)
 
     def _make_room(self, capacity: int) -> None:
         self.function, self._compiled = _shared(self._scene, self._options, capacity)
-        self._guess = None
+        self._guess = self._last = None
         own: dict[str, Any] = {name: self._scene.parameters[name] for name in self.function.parameters}
         with jax.enable_x64(True):
             reach = self.function.table.reach(self._scene.parameters["size"])
@@ -69,37 +71,39 @@ class InteriorEngine:
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
         """Advance by one time step."""
+        inputs = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
         with jax.enable_x64(True):
-            solution = self._solve({"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
+            solution, touching = self._solve(inputs, self._options.relaxation, self._guess)
             q_next, v_next = np.array(solution.q), np.array(solution.v)
         if not np.isfinite(v_next).all() or not np.isfinite(q_next).all():
-            self._guess = None
+            self._guess = self._last = None
             raise SolverError(diverged(self._scene.timestep))
         outcome = solution.outcome
-        self._guess = outcome.x if self._options.warm_start and bool(outcome.converged) else None
-        report = SolverReport(
-            bool(outcome.converged), int(outcome.iterations), float(outcome.residual), method="interior-point"
-        )
-        return Step(State(q_next, v_next), lambda: self._contacts(solution), report)
+        converged = bool(outcome.converged)
+        self._last = {name: np.array(inputs[name]) for name in _STATE}, solution
+        self._guess = outcome.x if self._options.warm_start and converged else None
+        report = SolverReport(converged, int(outcome.iterations), float(outcome.residual), method="interior-point")
+        return Step(State(q_next, v_next), lambda: gathered(touching), report)
 
-    def _solve(self, inputs: dict[str, Any]) -> Solution:
-        """Solve a step, from the last one's solution if there is one."""
-        if self._guess is not None:
-            solution: Solution = self._compile("warm", lambda f: lambda i, x: f.solve(i, guess=warmed(x, _WARM)))(
-                inputs, self._guess
-            )
-            if not bool(solution.crowded):
-                return solution
-        return self._with_room("cold", lambda f: lambda i: _roomy(f.solve(i)), inputs)
+    def _solve(self, inputs: Inputs, relaxation: float, guess: Any = None) -> tuple[Solution, tuple[Touching, ...]]:
+        """Solve a step, with room for all pairs that are near; from the last one's solution if there is one."""
 
-    def _with_room(self, key: Any, make: Callable[[StepFunction], Callable[..., Any]], *arguments: Any) -> Any:
-        """Call a compiled function that returns (result, crowded), with room for all pairs that are near."""
+        def make(function: StepFunction) -> Callable[..., Any]:
+            def run(inputs: Inputs, rho: Any, *guess: Any) -> Any:
+                solution = function.solve(inputs, rho, *(warmed(x, _WARM) for x in guess))
+                return solution, touching(solution, rho)
+
+            return run
+
         while True:
-            result, crowded = self._compile(key, make)(*arguments)
-            if not bool(crowded):
+            given = () if guess is None else (guess,)
+            result: tuple[Solution, tuple[Touching, ...]] = self._compile(len(given), make)(inputs, relaxation, *given)
+            if not bool(result[0].crowded):
                 return result
             assert self.function.capacity is not None
-            self._make_room(2 * self.function.capacity)
+            if guess is None:
+                self._make_room(2 * self.function.capacity)
+            guess = None
 
     def _compile(self, key: Any, make: Callable[[StepFunction], Callable[..., Any]]) -> Callable[..., Any]:
         if key not in self._compiled:
@@ -113,14 +117,18 @@ class InteriorEngine:
         names = tuple(wrt)
 
         def make(function: StepFunction) -> Callable[..., Any]:
-            def run(state: dict[str, Any]) -> Any:
-                at = {name: _origin(name, state) for name in names}
-                return jax.jacfwd(lambda x: _ends(function, state, x))(at), function.crowded(state)
+            def run(solution: Solution, v: Any, inputs: Inputs) -> Any:
+                nothing, unravel = ravel_pytree(_no_change(inputs, names))
+                carried = partial(_carried, function, solution, v, inputs)
+                columns = jax.vmap(lambda e: carried(unravel(e)))(jnp.eye(len(nothing)))
+                return [jax.vmap(unravel)(column.T) for column in columns]
 
             return run
 
+        inputs = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
         with jax.enable_x64(True):
-            dq, dv = self._with_room(names, make, {"q": q, "v": v, "u": u, "tau": tau, **self._fixed})
+            solved = self._solved(inputs)
+            dq, dv = self._compile(names, make)(*solved, inputs)
         blocks = {name: np.stack([np.asarray(dq[name]), np.asarray(dv[name])]) for name in names}
         self._check_finite(blocks)
         return Jacobian(blocks)
@@ -131,21 +139,29 @@ class InteriorEngine:
         """Differentiate a step in reverse."""
         del dforce
         self._check(wrt)
-        names = tuple(dict.fromkeys(("q", "v", "u", "tau", *wrt)))
+        names = tuple(dict.fromkeys((*_STATE, *wrt)))
 
         def make(function: StepFunction) -> Callable[..., Any]:
-            def run(state: dict[str, Any], dq: Any, dv: Any) -> Any:
-                at = {name: _origin(name, state) for name in names}
-                return jax.vjp(lambda x: _ends(function, state, x), at)[1]((dq, dv))[0], function.crowded(state)
+            def run(solution: Solution, v: Any, inputs: Inputs, dq: Any, dv: Any) -> Any:
+                carried = partial(_carried, function, solution, v, inputs)
+                return jax.linear_transpose(carried, _no_change(inputs, names))((dq, dv))[0]
 
             return run
 
+        inputs = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
         with jax.enable_x64(True):
-            state = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
-            back = self._with_room(("pullback", names), make, state, dq, dv)
+            solved = self._solved(inputs)
+            back = self._compile(("pullback", names), make)(*solved, inputs, dq, dv)
         blocks = {name: np.array(block) for name, block in back.items()}
         self._check_finite(blocks)
         return blocks
+
+    def _solved(self, inputs: Inputs) -> tuple[Solution, Any]:
+        """The solution at the gradient's relaxation, and v⁺; what the last step found is not sought again."""
+        known = self._last is not None and all(np.array_equal(self._last[0][name], inputs[name]) for name in _STATE)
+        taken = self._last[1] if known and self._last else self._solve(inputs, self._options.relaxation)[0]
+        smooth = self._options.smooth
+        return taken if smooth == self._options.relaxation else self._solve(inputs, smooth)[0], taken.v
 
     def _check(self, wrt: Sequence[str]) -> None:
         if "size" in wrt:
@@ -165,55 +181,15 @@ class InteriorEngine:
                     "(choose a larger gradient_relaxation)"
                 )
 
-    def _contacts(self, solution: Solution) -> Contacts:
-        """Contacts of shapes that nearly touch."""
-        columns: list[list[Array]] = [[] for _ in range(6)]
-        for group, u, linear in zip(
-            solution.problem.groups, solution.outcome.x.pairs, solution.outcome.system.pairs, strict=True
-        ):
-            near = np.asarray(u.growth.scale) <= _NEAR
-            with jax.enable_x64(True):
-                length = np.asarray(jax.vmap(length_of)(group))
-            normal = np.asarray(linear.growth.normal1 - linear.growth.normal2) / 2
-            steep = np.linalg.norm(normal, axis=1) / np.asarray(group.sharpness)
-            distance = (np.asarray(u.growth.scale) - 1) * length / np.maximum(steep, 1e-12)
-            load = np.asarray(u.load)
-            for column, values in zip(
-                columns,
-                (
-                    np.asarray(u.growth.point),
-                    np.asarray(linear.growth.frame)[:, :, 0],
-                    distance,
-                    np.asarray(linear.wrench2)[:, 3:],
-                    np.asarray(group.geoms),
-                    load / (load + np.sqrt(self._options.relaxation)),
-                ),
-                strict=True,
-            ):
-                column.append(values[near])
-        if not columns[0]:
-            return NO_CONTACTS._replace(activity=np.zeros(0))
-        position, normals, distance, force, geom, activity = (np.concatenate(column) for column in columns)
-        return Contacts(position, normals, distance, force, geom.astype(int), (), activity)
+
+def _no_change(inputs: Inputs, names: Sequence[str]) -> Inputs:
+    """Zeros of the shapes of changes; those of q are in the tangent space."""
+    return {name: jnp.zeros_like(inputs["v" if name == "q" else name]) for name in names}
 
 
-def _roomy(solution: Solution) -> tuple[Solution, Any]:
-    return solution, solution.crowded
-
-
-def _origin(name: str, state: dict[str, Any]) -> Any:
-    """Where a derivative is taken: for q, at no displacement."""
-    return jnp.zeros_like(state["v"]) if name == "q" else jnp.asarray(state[name])
-
-
-def _ends(function: StepFunction, state: dict[str, Any], x: dict[str, Any]) -> tuple[Any, Any]:
-    """Displacement from q⁺ and v⁺, as functions of displacements from q and of the other inputs."""
-    layout, inputs = function.dynamics.layout, {**state, **x}
-    if "q" in x:
-        inputs["q"] = integrate(layout, state["q"], x["q"])
-    known = {name: value for name, value in inputs.items() if name not in ("q", "v", "u", "tau")}
-    q, v = function(inputs["q"], inputs["v"], inputs["u"], inputs["tau"], known)
-    return difference(layout, jax.lax.stop_gradient(q), q), v
+def _carried(function: StepFunction, solution: Solution, v: Any, inputs: Inputs, change: Inputs) -> Any:
+    """How a step's end changes along some of its inputs, the others being what they are."""
+    return function.carried(solution, v, inputs, _no_change(inputs, tuple(inputs)) | change)
 
 
 _SHARED: dict[Any, tuple[StepFunction, dict[Any, Callable[..., Any]]]] = {}

@@ -40,7 +40,7 @@ from tangens.contact.interior.system import (
 )
 from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
-from tangens.dynamics.tangent_jax import integrate
+from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 from tangens.errors import OptionError
 from tangens.scene import Scene
 
@@ -127,6 +127,17 @@ class StepFunction:
             outcome = cold._replace(iterations=cold.iterations + spent)
         v = outcome.x.v
         return Solution(integrate(self.dynamics.layout, problem.q, problem.timestep * v), v, problem, outcome, crowded)
+
+    def carried(self, solution: Solution, v: Array, inputs: Inputs, change: Inputs) -> tuple[Array, Array]:
+        """How q⁺ and v⁺ change along a change of the inputs, linear in it, by a solution at the gradient's relaxation.
+
+        Changes of q and q⁺ are in the tangent space. `v` is that after the step itself, at its own relaxation.
+        """
+        layout, h, q = self.dynamics.layout, solution.problem.timestep, inputs["q"]
+        by_q, by_v = integrate_jacobians(layout, q, h * v)
+        _, dq = jax.jvp(lambda x: integrate(layout, q, x), (jnp.zeros_like(v),), (change["q"],))
+        dv = implicit(self, solution, inputs, {**change, "q": dq})
+        return by_q @ change["q"] + h * (by_v @ dv), dv
 
     def problem(self, inputs: Inputs, relaxation: Array) -> tuple[Problem, Array]:
         """The equations of a step, with the pairs that are near."""

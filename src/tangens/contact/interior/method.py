@@ -60,28 +60,28 @@ def solve(
     `settle` brings the growth problems of an iterate to their own solution: then they are not part of the method, and
     it is the bilevel one.
     """
-    counts_rows = settle is None
+    counts_rows, enough = settle is None, tolerance * problem.relaxation
 
-    def look(x: Iterate) -> tuple[Iterate, System, Array, Array]:
+    def look(x: Iterate) -> Outcome:
         x = x if settle is None else settle(problem, x)
         system, x = assemble(dynamics, problem, x)
-        return x, system, _worst_equation(problem, x, system.left), _worst_product(problem, x, counts_rows)
+        residual, product = _worst_equation(problem, x, system.left), _worst_product(problem, x, counts_rows)
+        converged = (residual <= enough) & (product <= enough)
+        return Outcome(x, system, jnp.zeros((), jnp.int32), residual, product, converged)
 
-    def goes_on(carry: tuple[Iterate, System, Array, Array, Array]) -> Array:
-        _, _, k, residual, complementarity = carry
-        enough = tolerance * problem.relaxation
-        return (k < most) & ~((residual <= enough) & (complementarity <= enough))
+    def goes_on(carry: tuple[Iterate, Outcome, Array]) -> Array:
+        _, here, k = carry
+        return (k <= most) & ~here.converged
 
-    def iterate(carry: tuple[Iterate, System, Array, Array, Array]) -> tuple[Iterate, System, Array, Array, Array]:
-        x, system, k, _, _ = carry
-        x, system, residual, complementarity = look(_advance(problem, x, system, counts_rows))
-        return x, system, k + 1, residual, complementarity
+    def iterate(carry: tuple[Iterate, Outcome, Array]) -> tuple[Iterate, Outcome, Array]:
+        x, _, k = carry
+        here = look(x)
+        x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here.x, here.system, counts_rows))
+        return x, here._replace(iterations=k), k + 1
 
-    x, system, residual, complementarity = look(guess)
-    begin = (x, system, jnp.zeros((), jnp.int32), residual, complementarity)
-    x, system, k, residual, complementarity = jax.lax.while_loop(goes_on, iterate, begin)
-    enough = tolerance * problem.relaxation
-    return Outcome(x, system, k, residual, complementarity, (residual <= enough) & (complementarity <= enough))
+    # To look at the guess inside the loop, too, compiles in two thirds of the time.
+    nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, guess))
+    return jax.lax.while_loop(goes_on, iterate, (guess, nowhere, jnp.zeros((), jnp.int32)))[1]
 
 
 def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) -> Iterate:

@@ -53,6 +53,8 @@ class Pair(NamedTuple):
     """Radii of balls around the shapes [m], (2,)."""
     sharpness: Array
     """Objective of the growth problem over its length [N]."""
+    length: Array
+    """About how far the two surfaces move per unit of α, ℓ [m]."""
     mass: Array
     """Of all that hangs together with the lighter one [kg]."""
     friction: Array
@@ -120,14 +122,9 @@ class Linear(NamedTuple):
     """Jacobian of `_contact` by each of its arguments."""
 
 
-def length_of(pair: Pair) -> Array:
-    """About how far the two surfaces move per unit of α, ℓ [m]."""
-    return growth.length_of(pair.shape1, pair.shape2)
-
-
 def weight_of(pair: Pair) -> Array:
     """The weight of the growth problem's objective."""
-    return pair.sharpness * length_of(pair)
+    return pair.sharpness * pair.length
 
 
 def places(pair: Pair, bodies: Bodies) -> tuple[Place, Place]:
@@ -143,10 +140,9 @@ def compose(outer: Place, inner: Place) -> Place:
 def start(pair: Pair, bodies: Bodies, impact: Array) -> Unknowns:
     """A guess with all products alike, and no friction; where an impact is due, with some of its force."""
     place1, place2 = places(pair, bodies)
-    length = length_of(pair)
     x = growth.start(pair.shape1, place1, pair.shape2, place2, weight_of(pair))
     product = x.slack[0] * x.dual[0]
-    gap = length * jnp.maximum(x.scale - 1, 0.1)
+    gap = pair.length * jnp.maximum(x.scale - 1, 0.1)
     push, none = product / gap, jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
     push = jnp.clip(impact, push, _HEAD_START * push)
     tangent = bodies.place1.rotation.T @ jnp.array([1.0, 0.0, 0.0])
@@ -201,7 +197,7 @@ def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[grow
 
 
 def _left(pair: Pair, x: Unknowns, linear: growth.Linear, load: Array, slip: Array, shift: Array) -> Residual:
-    gap = length_of(pair) * (x.growth.scale - 1) - shift
+    gap = pair.length * (x.growth.scale - 1) - shift
     return Residual(linear.stationarity, linear.rows, x.gap - gap, x.load - load, x.slip - slip)
 
 
@@ -237,7 +233,7 @@ def respond(
     dim = linear.growth.frame.shape[1]
     g = growth.respond(linear.growth, x.growth, left.stationarity, left.rows, target.rows, pair.shape1.n_rows, d)
     c = g.y[1 : 1 + dim]
-    gap = -left.gap + length_of(pair) * g.y[0]
+    gap = -left.gap + pair.length * g.y[0]
     push = (target.push - x.push * gap) / x.gap
 
     def along(output: int, grip: Array) -> Array:

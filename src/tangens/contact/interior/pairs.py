@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.growth import Place, embedding
+from tangens.collision.growth import Place, embedding, length_of
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
@@ -126,7 +126,8 @@ class PairTable:
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
             lighter = jnp.minimum(mass[body1], mass[body2])
             sharp, geoms = self._sharpness * EARTH * lighter, jnp.asarray(group.geoms)
-            result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, lighter, joint[0], torsion))
+            length = jax.vmap(length_of)(s1, s2)
+            result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
