@@ -69,8 +69,8 @@ def contact_rrt(
     *,
     max_iterations: int = 1000,
     time_budget: float = np.inf,
-    goal_bias: float = 0.3,
-    regrasp: float = 0.3,
+    goal_bias: float = 0.5,
+    regrasp: float = 0.5,
     pushes: int = 20,
     clearance: float = 0.01,
     seed: int = 0,
@@ -189,7 +189,7 @@ class _Tree:
         self._edges: list[Edge | None] = []
         self._local: list[Local] = []
         self._failures: list[int] = []
-        self._blocked = set[int]()
+        self._lost: list[bool] = []  # nodes that turned out to be out of reach
         self._found: tuple[Array, list[Edge]] = (problem.start[None], [])
         stay = problem.start[problem.fingers]
         (root,) = problem.expand(problem.start[None], stay[None])
@@ -204,7 +204,7 @@ class _Tree:
         attempts = list[_Attempt | None]()
         taken = {lane.node for lane in lanes}  # lanes of one subgoal that push from one node would do the same
         for lane, regrasps in zip(lanes, anew, strict=True):
-            if lane.node is not None:
+            if lane.node is not None and not self._lost[lane.node]:
                 attempts.append(self._push(lane.node, lane.target))
             elif regrasps:
                 attempts.append(self._regrasp(self._closest(lane.target), rng))
@@ -227,14 +227,15 @@ class _Tree:
 
     def _closest(self, target: Array) -> int:
         """The node whose object is closest to where it is in `target`."""
-        return int(np.linalg.norm(self._problem.offsets(np.array(self.q), target), axis=1).argmin())
+        apart = np.linalg.norm(self._problem.offsets(np.array(self.q), target), axis=1)
+        return int(np.where(self._lost, np.inf, apart).argmin())
 
     def _nearest(self, target: Array, taken: set[int | None]) -> int:
         """The node that needs the fewest commands; those whose pushes have failed seem further away."""
         offsets = self._problem.offsets(np.array(self.q), target)
         squared = np.einsum("ni,nij,nj->n", offsets, np.array([local.metric for local in self._local]), offsets)
-        squared *= (1.0 + np.array(self._failures)) ** 2
-        free = [node for node in range(len(self.q)) if node not in taken]
+        squared = np.where(self._lost, np.inf, squared * (1.0 + np.array(self._failures)) ** 2)
+        free = [node for node in range(len(self.q)) if node not in taken and not self._lost[node]]
         return free[int(squared[free].argmin())] if free else int(squared.argmin())
 
     def _push(self, node: int, target: Array) -> _Attempt:
@@ -277,6 +278,7 @@ class _Tree:
         self._edges.append(edge)
         self._local.append(local)
         self._failures.append(0)
+        self._lost.append(False)
         node = len(self.q) - 1
         if self.misses[node] < self.misses[self.best]:
             self.best = node
@@ -301,17 +303,22 @@ class _Tree:
         outcome = _commands(self._problem, edges), self._problem.miss(q[-1]), tuple(monitor.history)
         return Plan(*outcome, monitor.converged, monitor.message, q, tuple(edges), len(self.q))
 
+    def _lose(self, node: int) -> None:
+        """Give up a node to which no way was found, and all that come after it."""
+        self._lost[node], self.misses[node] = True, np.inf
+        for child in range(node + 1, len(self.q)):
+            if self._lost[self._parents[child]]:
+                self._lost[child], self.misses[child] = True, np.inf
+
     def _followed(self, node: int, rng: np.random.Generator) -> tuple[Array, list[Edge]] | None:
         """Configurations and edges from the start to a node, as the simulator follows them; None if it cannot."""
         nodes, edges = [node], list[Edge]()
         while (edge := self._edges[nodes[-1]]) is not None:
             nodes.append(self._parents[nodes[-1]])
             if edge.kind == "regrasp":
-                path = None
-                if nodes[-2] not in self._blocked:
-                    path = self._transfer.path(self.q[nodes[-1]], edge.commands[-1], rng)
+                path = self._transfer.path(self.q[nodes[-1]], edge.commands[-1], rng)
                 if path is None:
-                    self._blocked.add(nodes[-2])
+                    self._lose(nodes[-2])
                     return None
                 edge = Edge("regrasp", path)
             edges.append(edge)
