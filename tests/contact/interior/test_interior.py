@@ -93,6 +93,22 @@ def test_torsional_friction_stops_a_spinning_puck() -> None:
     assert held.v[5] == pytest.approx(3 - spin_down, rel=1e-3)
 
 
+CAN = """<mujoco><option timestep="0.01"/><default><geom friction="0.5"/></default><worldbody>
+<geom type="plane" size="1 1 1"/><body><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="0.004 0.004 0.004"/>
+<geom type="cylinder" size="0.08 0.1"/></body></worldbody></mujoco>"""
+
+
+def test_an_impact_that_jams_is_solved_from_another_guess() -> None:
+    """It hits the floor sliding, and friction's direction has far to turn."""
+    sim = tg.Simulator(tg.load(CAN), contact=tg.SingleLevel(relaxation=RHO))
+    q = [0, 0, 0.118429632693, -0.503013692354, 0.415986764077, 0.736529898658, 0.177358241420]
+    v = [-1.87671892736, -0.9139052886, -2.7407083664, -1.133357505, 0.4065071775, 2.1674500319]
+    out = sim.step(tg.State(q, v))
+    assert out.solver.converged
+    assert out.solver.iterations > 50
+    assert out.contacts.distance[0] == pytest.approx(0, abs=1e-6)
+
+
 PENDULUM = """<mujoco><option timestep="0.01"/><worldbody><body><joint axis="0 1 0" range="-30 30" limited="true"/>
 <geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.02" mass="1"/></body></worldbody></mujoco>"""
 

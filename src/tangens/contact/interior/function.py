@@ -121,7 +121,7 @@ class StepFunction:
             outcome = run(self.start(problem), most)
         else:
             # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(guess, most // 2)
+            warm = run(guess, most // 3)
             cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most))
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)

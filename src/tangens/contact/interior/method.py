@@ -32,6 +32,9 @@ from tangens.dynamics.smooth import SmoothDynamics
 Array = jax.Array
 
 _FRACTION = 0.99  # of the way to the boundary
+_PATIENCE = 50  # iterations, after which the method starts anew, as long as there are
+_RESERVE = 20  # iterations left
+_LESS, _MORE = 0.1, 5.0  # slacks and forces of the next guess, over those of the one before
 
 
 class Outcome(NamedTuple):
@@ -77,6 +80,9 @@ def solve(
         x, _, k = carry
         here = look(x)
         x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here.x, here.system, counts_rows))
+        tries, rest = jnp.divmod(k + 1, _PATIENCE)
+        anew = (rest == 0) & (k < most - _RESERVE)
+        x = jax.tree.map(lambda on, other: jnp.where(anew, other, on), x, _another(guess, tries))
         return x, here._replace(iterations=k), k + 1
 
     # To look at the guess inside the loop, too, compiles in two thirds of the time.
@@ -107,7 +113,26 @@ def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) ->
         low, total, count = _tally(_moved(x, step, share * length), counts_rows)
         return low / jnp.maximum(total / count, 1e-300)
 
-    return _moved(x, step, length * balanced(balance))
+    there = _moved(x, step, length * balanced(balance))
+    # At the smallest ρ digits may run out. What has been found by then is kept.
+    fine = jnp.all(jnp.isfinite(there.v))
+    return jax.tree.map(lambda old, new: jnp.where(fine, new, old), x, there)
+
+
+def _another(x: Iterate, number: Array) -> Iterate:
+    """Another guess: slacks nearer to zero, larger forces.
+
+    Where friction's direction has to turn while its cone is nearly full, steps are short, and one in a thousand hard
+    impacts gets nowhere. Most of those are easy from here.
+    """
+    less, more = _LESS**number, _MORE**number
+
+    def of(u: Unknowns) -> Unknowns:
+        grown = u.growth._replace(slack=less * u.growth.slack)
+        u = u._replace(growth=grown, gap=less * u.gap, rate=less * u.rate, slip=less * u.slip)
+        return u._replace(push=more * u.push, load=more * u.load)
+
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), x.limits._replace(gap=less * x.limits.gap))
 
 
 def _moved(x: Iterate, change: Iterate, length: Array) -> Iterate:

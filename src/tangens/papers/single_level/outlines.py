@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.interior.pairs import geom_frame
+from tangens.errors import OptionError
 from tangens.geometry import (
     Capsule,
     Cone,
@@ -64,7 +65,7 @@ def lowest(scene: Scene, q: Array) -> float:
 @singledispatch
 def support(shape: Shape, d: Array) -> Array:
     """The farthest point of a shape in each direction, (n, dim); directions need not have unit length."""
-    raise NotImplementedError(f"no support function for {type(shape).__name__}")
+    raise OptionError(f"cannot draw a {type(shape).__name__}: it has no support function")
 
 
 @support.register
