@@ -1,4 +1,4 @@
-"""The demo's three parts do what the report says."""
+"""The demo's four parts do what the report says."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def test_the_tool_is_weighed() -> None:
 def test_report_and_figure_are_written(tmp_path: Path) -> None:
     parts: list[str] = []
     result = demo.run(tmp_path, parts.append)
-    assert parts == ["derivatives", "swing-up", "weighing", "report"]
+    assert parts == ["derivatives", "swing-up", "weighing", "contact", "report"]
     text = (tmp_path / "report.md").read_text()
     assert all(name in text for name in demo.SCENES)
     assert all(row["gradient_error"] < 1e-6 and row["mujoco_error"] < 1e-9 for row in result["scenes"])
-    assert (tmp_path / "demo.png").stat().st_size > 20_000
+    assert all((tmp_path / name).stat().st_size > 20_000 for name in ("demo.png", "contact.png"))
+    assert result["contact"]["history"][-1]["miss"] < 1e-9
+    assert result["contact"]["speed"] == pytest.approx(result["contact"]["law"], rel=0.03)

@@ -1,8 +1,9 @@
-"""The demonstration behind `tangens demo`: derivatives of smooth motion, and three things they are good for.
+"""The demonstration behind `tangens demo`: derivatives of motion, and four things they are good for.
 
 1. The derivative of one step of an arm, against differences of every size.
 2. Swinging up a cartpole: reverse mode through the whole motion feeds a quasi-Newton method.
 3. Weighing a tool: the mass that explains a recorded motion of the arm.
+4. Contact: how to push a cube off so that it slides to a mark and stops there.
 """
 
 from __future__ import annotations
@@ -34,13 +35,19 @@ def run(out: Path, advance: Callable[[str], None]) -> dict[str, Any]:
     swing = swing_up()
     advance("weighing")
     weights = weigh_tool()
+    advance("contact")
+    slides = slide_to((0.25, 0.15))
     advance("report")
-    figure = _plot(out / "demo.png", sizes, errors, swing, weights)
+    figures = [
+        _plot(out / "demo.png", sizes, errors, swing, weights),
+        _plot_slides(out / "contact.png", slides),
+    ]
     result = {
         "scenes": table,
         "swing_up": {"iterations": len(swing["losses"]) - 1, "losses": swing["losses"], "final_q": swing["q"][-1]},
         "weighing": weights,
-        "figures": [str(figure)],
+        "contact": {key: slides[key] for key in ("mark", "history", "speed", "law")},
+        "figures": [str(figure) for figure in figures],
         "environment": environment(),
     }
     (out / "report.md").write_text(_report(result), encoding="utf-8")
@@ -155,6 +162,43 @@ def _motion_by_mass(simulator: Simulator, q: Array, v: Array, controls: Array, b
     return np.array(out)
 
 
+def slide_to(mark: tuple[float, float], steps: int = 150) -> dict[str, Any]:
+    """Find the velocity with which a cube has to be pushed off to come to rest at a mark, by Newton's method.
+
+    The derivative goes through 150 steps of sliding contact, friction, and the moment at which the cube stops.
+    """
+    scene = scenes.cube()
+    simulator = Simulator(scene, contact="ncp")
+    rest = simulator.initial_state("resting")
+    push, history, paths = np.array([0.8, 0.8]), list[dict[str, float]](), list[Array]()
+    for _ in range(8):
+        trajectory = simulator.rollout(rest.replace(v=[*push, 0, 0, 0, 0]), steps)
+        path = trajectory.q[:, :2] - rest.q[:2]
+        miss = path[-1] - mark
+        paths.append(path)
+        history.append({"vx": push[0], "vy": push[1], "miss": float(np.linalg.norm(miss))})
+        by_push = [simulator.pullback(trajectory, dq=unit, wrt=()).state.v[:2] for unit in np.eye(scene.nv)[:2]]
+        push = push - np.linalg.solve(np.array(by_push), miss)
+    friction = float(scene.parameters["friction"].max())
+    law = float(np.sqrt(2 * friction * 9.81 * np.hypot(*mark)))  # what Coulomb says of continuous time
+    return {"mark": mark, "history": history, "paths": paths, "speed": float(np.hypot(*push)), "law": law}
+
+
+def _plot_slides(file: Path, slides: dict[str, Any]) -> Path:
+    figure, axes = new_figure(1, 2, width=11, height=4)
+    ways, misses = axes
+    for k, path in enumerate(slides["paths"][:5]):
+        ways.plot(*path.T, "o-", markevery=[-1], markersize=5, color=f"C{k}", label=f"push {k + 1}")
+    ways.plot(*slides["mark"], "x", color="black", markersize=12, label="mark")
+    ways.set(title="A cube slides over the floor, seen from above", xlabel="x [m]", ylabel="y [m]", aspect="equal")
+    ways.legend()
+    misses.semilogy(range(1, len(slides["history"]) + 1), [entry["miss"] for entry in slides["history"]], "o-")
+    misses.set(title="Newton's method through contact", xlabel="push", ylabel="distance from the mark [m]")
+    for panel in axes.flat:
+        panel.grid(alpha=0.3)
+    return save_figure(figure, file)
+
+
 def _plot(file: Path, sizes: Array, errors: Array, swing: dict[str, Any], weights: dict[str, Any]) -> Path:
     figure, axes = new_figure(2, 2, width=11, height=7.5)
     (differences, loss), (pole, mass) = axes
@@ -190,11 +234,11 @@ def _draw_swing(axes: Any, q: Array) -> None:
 
 
 def _report(result: dict[str, Any]) -> str:
-    swing, weights = result["swing_up"], result["weighing"]
+    swing, weights, contact = result["swing_up"], result["weighing"], result["contact"]
     lines = [
         "# tangens demo",
         "",
-        "Contact-free motion of bundled scenes, and what its derivative is good for. Made by `tangens demo`.",
+        "Motion of bundled scenes, and what its derivative is good for. Made by `tangens demo`.",
         "",
         "| scene | nv | error vs MuJoCo | error vs differences | step [µs] | Jacobian [µs] | differences / Jacobian |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -213,6 +257,12 @@ def _report(result: dict[str, Any]) -> str:
         f"{weights['found']:.9f} kg found.",
         "",
         "![figures](demo.png)",
+        "",
+        f"Contact: a cube that is pushed off at {contact['speed']:.4f} m/s slides {np.hypot(*contact['mark']):.3f} m and "
+        f"stops {contact['history'][-1]['miss']:.1e} m from its mark. In continuous time, Coulomb's law asks for "
+        f"{contact['law']:.4f} m/s.",
+        "",
+        "![contact](contact.png)",
         "",
     ]
     return "\n".join(lines)
