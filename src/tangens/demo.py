@@ -258,9 +258,9 @@ def _report(result: dict[str, Any]) -> str:
         "",
         "![figures](demo.png)",
         "",
-        f"Contact: a cube that is pushed off at {contact['speed']:.4f} m/s slides {np.hypot(*contact['mark']):.3f} m and "
-        f"stops {contact['history'][-1]['miss']:.1e} m from its mark. In continuous time, Coulomb's law asks for "
-        f"{contact['law']:.4f} m/s.",
+        f"Contact: pushed at {contact['speed']:.4f} m/s, a cube slides {np.hypot(*contact['mark']):.3f} m and stops "
+        f"{contact['history'][-1]['miss']:.1e} m from its mark. Coulomb's law asks for {contact['law']:.4f} m/s in "
+        "continuous time.",
         "",
         "![contact](contact.png)",
         "",
