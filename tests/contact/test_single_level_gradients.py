@@ -63,7 +63,7 @@ def errors(fixed: str, free: str, bilevel: bool = False) -> dict[tuple[str, floa
     """Relative errors of ∂v⁺/∂(q, v), pressed flat (face to face, or on a tip), and tilted and sliding."""
     scene = tg.load(SCENE).with_shapes({"fixed": SHAPES[fixed], "free": SHAPES[free]})
     model = tg.Bilevel if bilevel else tg.SingleLevel
-    function = StepFunction(scene, model(max_iterations=60, tolerance=1e-7))
+    function = StepFunction(scene, model(max_iterations=120, tolerance=1e-7))
     layout = function.dynamics.layout
 
     def end(x: Any, q: Any, v: Any, relaxation: Any) -> Any:

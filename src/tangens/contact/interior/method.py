@@ -33,7 +33,8 @@ Array = jax.Array
 
 _FRACTION = 0.99  # of the way to the boundary
 _PATIENCE = 50  # iterations, after which the method starts anew, as long as there are
-_RESERVE = 20  # iterations left
+_RESERVE = 20  # iterations left, if what is left of the equations is
+_FAR = 100.0  # times ρ or more
 _LESS, _MORE = 0.1, 5.0  # slacks and forces of the next guess, over those of the one before
 
 
@@ -81,7 +82,8 @@ def solve(
         here = look(x)
         x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here.x, here.system, counts_rows))
         tries, rest = jnp.divmod(k + 1, _PATIENCE)
-        anew = (rest == 0) & (k < most - _RESERVE)
+        far = jnp.maximum(here.residual, here.complementarity) > _FAR * problem.relaxation
+        anew = (rest == 0) & (k < most - _RESERVE) & far
         x = jax.tree.map(lambda on, other: jnp.where(anew, other, on), x, _another(guess, tries))
         return x, here._replace(iterations=k), k + 1
 
