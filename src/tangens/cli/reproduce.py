@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
 from tangens.errors import OptionError
 
 NAMES = ("ncp", "lcp", "single-level")
-# XLA's quickest compilation, for what compiles more than it runs. It reads this when it is first used.
-_HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +26,6 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from tangens.papers import PAPERS
 
     effort = "quick" if args.quick else "full" if args.full else "normal"
-    if args.quick:
-        os.environ.setdefault("XLA_FLAGS", _HASTY)
     out = Path(args.out) / args.name
     try:
         out.mkdir(parents=True, exist_ok=True)
