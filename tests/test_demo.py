@@ -31,4 +31,5 @@ def test_report_and_figure_are_written(tmp_path: Path) -> None:
     assert all(row["gradient_error"] < 1e-6 and row["mujoco_error"] < 1e-9 for row in result["scenes"])
     assert all((tmp_path / name).stat().st_size > 20_000 for name in ("demo.png", "contact.png"))
     assert result["contact"]["history"][-1]["miss"] < 1e-9
+    # A step that ends at rest covers no way: in steps of h, a slide is shorter by about v h / 2.
     assert result["contact"]["speed"] == pytest.approx(result["contact"]["law"], rel=0.03)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +17,9 @@ from tangens.state import State
 Array = NDArray[np.float64]
 
 
-class Contacts(NamedTuple):
-    """Where bodies touch, and the forces there. World frame, SI; n contacts."""
+@dataclass(frozen=True, eq=False)
+class Contacts:
+    """Where bodies touch, and the forces there. World frame, SI; `len(contacts)` is n."""
 
     position: Array
     """Contact points [m], shape (n, 3)."""
@@ -30,12 +33,21 @@ class Contacts(NamedTuple):
     """Indices of the two geoms, shape (n, 2)."""
     mode: tuple[str, ...]
     """"breaking", "sticking" or "sliding", where the model has modes."""
-    activity: Array | None
+    activity: Array | None = None
     """How much each contact takes part, where the model has no modes, shape (n,)."""
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Contacts(none)"
+        carried = int(np.any(self.force != 0.0, axis=1).sum())
+        return f"Contacts({len(self)}, {carried} with force, smallest gap {self.distance.min():.3g} m)"
 
 
 NO_CONTACTS = Contacts(
-    np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), dtype=np.int64), (), None
+    np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 2), dtype=np.int64), ()
 )
 
 
@@ -56,26 +68,58 @@ class SolverReport(NamedTuple):
     """What found the impulses, if there were any: for `ncp` "newton" or "admm"; for `lcp` "guess" (all contacts did
     as in the step before), "pivoting" or, where that failed, "fallback"."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the step has no usable result: it ended in numbers that are not finite, or beyond reason."""
+        return not math.isfinite(self.residual)
+
+    @property
+    def status(self) -> str:
+        """What became of the step, in a sentence."""
+        if self.failed:
+            return (
+                "the step ended in numbers that are not finite, or beyond reason: the forces or velocities are too "
+                "large for its time step. Use a smaller timestep, more damping or armature, or smaller controls"
+            )
+        if not self.converged:
+            return (
+                f"the contact solver stopped after {self.iterations} iterations with a residual of "
+                f"{self.residual:.2g}: the result is the best found, not the solution"
+            )
+        return "converged"
+
 
 EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
 """The report of a step that needs no iterative solver."""
 
 
 class Step:
-    """The result of one time step."""
+    """The result of one time step. `Simulator.jacobian(step)` differentiates it without solving again."""
 
-    __slots__ = ("_contacts", "_solver", "state")
+    __slots__ = ("_contacts", "_solver", "failed", "guess", "owner", "state", "tape")
 
     def __init__(
         self,
         state: State,
         contacts: Contacts | Callable[[], Contacts],
         solver: SolverReport | Callable[[], SolverReport],
+        tape: Any = None,
+        guess: Any = None,
+        owner: Owner | None = None,
+        failed: bool = False,
     ) -> None:
         self.state = state
         """Where the scene is after the step."""
         self._contacts = contacts
         self._solver = solver
+        self.tape = tape
+        """What the derivative of this step needs; for the engine that made it."""
+        self.guess = guess
+        """What the step after this one may start its solver from."""
+        self.owner = owner
+        """Which scene and model it is a step of."""
+        self.failed = failed
+        """Whether it has no usable result; `solver.status` says why."""
 
     @property
     def solver(self) -> SolverReport:
@@ -91,8 +135,43 @@ class Step:
             self._contacts = self._contacts()
         return self._contacts
 
+    def without_tape(self) -> Step:
+        """The same step, to be differentiated only after it has been taken again."""
+        return Step(self.state, self._contacts, self._solver, None, self.guess, self.owner, self.failed)
+
+    def __reduce__(self) -> tuple[type[Step], tuple[Any, ...]]:
+        return Step, (self.state, self.contacts, self.solver, self.tape, self.guess, self.owner, self.failed)
+
     def __repr__(self) -> str:
-        return f"Step(state={self.state!r}, contacts={len(self.contacts.distance)}, solver={self.solver!r})"
+        return f"Step(state={self.state!r}, contacts={len(self.contacts)}, solver={self.solver!r})"
+
+
+class Owner:
+    """A scene and a contact model, as what a tape belongs to. Equal in another process, too."""
+
+    __slots__ = ("_fingerprint", "contact")
+
+    def __init__(self, contact: Any, fingerprint: str | Callable[[], str]) -> None:
+        self.contact = contact
+        self._fingerprint = fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the scene; computed when two owners are first compared."""
+        if not isinstance(self._fingerprint, str):
+            self._fingerprint = self._fingerprint()
+        return self._fingerprint
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Owner) and self.contact == other.contact and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.contact)
+
+    def __reduce__(self) -> tuple[type[Owner], tuple[Any, str]]:
+        return Owner, (self.contact, self.fingerprint)
 
 
 class MissingBlock(OptionError, KeyError):  # noqa: N818  (a KeyError, so that `get` and `in` work as on any mapping)
@@ -109,16 +188,28 @@ class Jacobian(Mapping[tuple[str, str], Array]):
     asked for, are in the order of `Step.contacts`: `J["force", "q"]` is (n, 3, nv).
     """
 
-    __slots__ = ("_force", "_inputs", "unique")
+    __slots__ = ("_force", "_inputs", "_solver", "unique")
 
     def __init__(
-        self, inputs: Mapping[str, Array], force: Mapping[str, Array] | None = None, unique: bool = True
+        self,
+        inputs: Mapping[str, Array],
+        force: Mapping[str, Array] | None = None,
+        unique: bool = True,
+        solver: SolverReport | Callable[[], SolverReport] = EXPLICIT,
     ) -> None:
         self._inputs = inputs  # per input: its blocks stacked over q and v, shape (2, nv, ...)
         self._force = force
         self.unique = unique
         """False where the contact laws leave v⁺ itself open (a box wedged in, a plate spinning on many points): then
         these are the derivatives of one answer among many."""
+        self._solver = solver
+
+    @property
+    def solver(self) -> SolverReport:
+        """The report of the step that is differentiated: where it did not converge, neither did this."""
+        if not isinstance(self._solver, SolverReport):
+            self._solver = self._solver()
+        return self._solver
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -151,7 +242,7 @@ class Jacobian(Mapping[tuple[str, str], Array]):
         return f"Jacobian({blocks})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trajectory:
     """T steps from one state, with what drove them."""
 
@@ -163,10 +254,20 @@ class Trajectory:
     """Controls, shape (T, nu)."""
     tau: Array
     """Generalised forces added on top, shape (T, nv)."""
-    contacts: tuple[Contacts, ...]
-    """Contacts of each step, T of them."""
-    solver: tuple[SolverReport, ...]
-    """Solver report of each step, T of them."""
+    steps: tuple[Step, ...]
+    """The result of each step, T of them."""
+    checkpoint: int | None = None
+    """How many steps are taken again at a time, if their tapes were not kept."""
+
+    @cached_property
+    def contacts(self) -> tuple[Contacts, ...]:
+        """Contacts of each step, T of them."""
+        return tuple(step.contacts for step in self.steps)
+
+    @cached_property
+    def solver(self) -> tuple[SolverReport, ...]:
+        """Solver report of each step, T of them."""
+        return tuple(step.solver for step in self.steps)
 
     def __len__(self) -> int:
         return len(self.u)
@@ -174,6 +275,17 @@ class Trajectory:
     def state(self, t: int) -> State:
         """The state at time index t; -1 is the last."""
         return State(self.q[t], self.v[t])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Tapes are many times larger than what they are computed from.
+        steps = tuple(step.without_tape() for step in self.steps)
+        return Trajectory, (self.q, self.v, self.u, self.tau, steps, self.checkpoint)
+
+    def __repr__(self) -> str:
+        unsolved = sum(not report.converged for report in self.solver)
+        most = max((len(contacts) for contacts in self.contacts), default=0)
+        end = f", {unsolved} not converged" if unsolved else ""
+        return f"Trajectory({len(self)} steps of {self.q.shape[1]} coordinates, at most {most} contacts{end})"
 
 
 @dataclass(frozen=True)
@@ -196,3 +308,7 @@ class Gradients:
     """By the added generalised forces, shape (T, nv)."""
     parameters: dict[str, Array]
     """By each parameter asked for, in the parameter's own shape."""
+    converged: bool = True
+    """Whether every step on the way did: `trajectory.solver` says which did not."""
+    unique: bool = True
+    """Whether every v⁺ on the way was, see `Jacobian.unique`."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tangens.contact import ContactModel, contact_model
+from tangens.contact.base import Cotangent, Point
+from tangens.contact.rules import Exact, GradientRule, gradient_rule
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
 from tangens.results import Gradients, Jacobian, StateGradient, Step, Trajectory
 from tangens.scene import Scene
@@ -21,54 +23,112 @@ _INPUTS = ("q", "v", "u", "tau")
 _OUTPUTS = ("q", "v")
 # A quaternion further from unit length than this is a mistake rather than rounding.
 _UNIT_TOLERANCE = 1e-6
+_SEGMENT = 64  # steps taken again at a time, where a trajectory came without tapes
+# On the machine that made them, steps are repeated to the last bit; another CPU rounds otherwise.
+_SAME = 1e-9
 
 
 class Simulator:
     """Steps a scene under a contact model, and differentiates the steps.
 
-    Steps depend on their arguments alone, so a simulator may be used for many trajectories; it holds scratch memory,
-    so threads need one each.
+    Results depend on arguments alone: a simulator keeps nothing between calls, may be shared between threads, and is
+    rebuilt from its scene and model when it is copied, pickled or sent to another process.
+
+    Args:
+        scene: what is simulated.
+        contact: the name of a contact model, or a model with its options; None is motion without contact.
+        gradient: the rule by which `jacobian` and `pullback` differentiate unless they are told otherwise.
+
     """
 
-    def __init__(self, scene: Scene, contact: str | ContactModel | None = None) -> None:
+    def __init__(
+        self, scene: Scene, contact: str | ContactModel | None = None, gradient: str | GradientRule = "exact"
+    ) -> None:
         if not isinstance(scene, Scene):
             raise OptionError(f"a Simulator needs a Scene, as tangens.load returns it; got {type(scene).__name__}")
         self.scene = scene
         self.contact = contact_model(contact)
-        self._engine = self.contact.bind(scene)
+        self.gradient = self._admit_rule(gradient)
+        self.engine = self.contact.bind(scene)
+        """The contact model at work on the scene, for those who build on top of it."""
         self._sizes = scene.nq, scene.nv, scene.nu
         self._no_control, self._no_force = np.zeros(scene.nu), np.zeros(scene.nv)
         self._control_shape, self._force_shape = (scene.nu,), (scene.nv,)
-        self._known_wrt: set[tuple[str, ...]] = set()  # combinations that have been checked
+        self._known_wrt: frozenset[tuple[str, ...]] = frozenset()  # combinations that have been checked
         self._quat_q = np.array(scene.joint_layout.quat_q, dtype=np.int64)
+
+    def __reduce__(self) -> tuple[type[Simulator], tuple[Any, ...]]:
+        return Simulator, (self.scene, self.contact, self.gradient)
+
+    def __repr__(self) -> str:
+        rule = "" if isinstance(self.gradient, Exact) else f", gradient={self.gradient!r}"
+        return f"Simulator({self.scene!r}, contact={self.contact!r}{rule})"
 
     def initial_state(self, keyframe: str | int | None = None) -> State:
         """The state the scene starts in: its reference pose at rest, or one of its keyframes."""
         return self.scene.initial_state(keyframe)
 
-    def step(self, state: State, u: ArrayLike | None = None, tau: ArrayLike | None = None) -> Step:
-        """Advance by one time step. `u` are actuator controls, `tau` generalised forces on top; none means zero."""
-        q, v, u, tau = self._admit(state, u, tau)
-        return self._engine.step(q, v, u, tau)
+    def step(
+        self,
+        state: State | Step,
+        u: ArrayLike | None = None,
+        tau: ArrayLike | None = None,
+        guess: Step | None = None,
+    ) -> Step:
+        """Advance by one time step. `u` are actuator controls, `tau` generalised forces on top; none means zero.
+
+        The solver starts from scratch, or from what it found in another step, `guess`, which is quicker where little
+        has changed. `sim.step(out, u)` goes on from a step's result and takes it as the guess.
+        """
+        if state.__class__ is Step:
+            guess = state if guess is None else guess
+            state = state.state
+        x = self._admit(state, u, tau)
+        out = self.engine.step(x, None if guess is None else self._admit_step(guess).guess)
+        if out.failed:
+            raise SolverError(f"{out.solver.status} (it is {self.scene.timestep:g} s)")
+        return out
 
     def jacobian(
         self,
-        state: State,
+        state: State | Step,
         u: ArrayLike | None = None,
         tau: ArrayLike | None = None,
         wrt: Sequence[str] = ("q", "v", "u"),
         outputs: Sequence[str] = _OUTPUTS,
+        gradient: str | GradientRule | None = None,
     ) -> Jacobian:
-        """Derivative of the step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q.
+        """Derivative of a step: `J["v", "q"]` is ∂v⁺/∂q, in the tangent space of q.
 
-        Right after `step` with the same arguments, it builds on that step instead of taking it again. With "force"
-        among the outputs, `J["force", "q"]` is that of the contact forces, in the order of the step's contacts.
+        Args:
+            state: a step's result, which is differentiated without solving again; or the state to take a step from.
+            u: controls of that step; only with a state.
+            tau: generalised forces of that step; only with a state.
+            wrt: inputs and parameters to differentiate by.
+            outputs: with "force" among them, `J["force", "q"]` is that of the contact forces, in the order of the
+                step's contacts.
+            gradient: the rule to differentiate by; the simulator's own unless given.
+
         """
         if wrt.__class__ is not tuple or wrt not in self._known_wrt:
             wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
-            self._known_wrt.add(wrt)
+            self._known_wrt |= {wrt}
         with_force = outputs is not _OUTPUTS and self._admit_outputs(outputs)
-        return self._engine.jacobian(*self._admit(state, u, tau), wrt, with_force)
+        rule = self.gradient if gradient is None else self._admit_rule(gradient)
+        if rule.reverse_only:
+            raise NotDifferentiable(
+                f"the gradient rule {rule.name!r} looks at a loss, so it has no Jacobian: use pullback, or "
+                'jacobian(..., gradient="exact")'
+            )
+        if state.__class__ is not Step:
+            step = self.step(state, u, tau)
+        elif u is None and tau is None:
+            step = self._admit_step(state)
+        else:
+            raise OptionError("a step's result brings its own u and tau: give them with a State only")
+        if step.tape is None:
+            raise StateError("this step came without a tape: take it again, or use the trajectory it is part of")
+        return self.engine.jacobian(step.tape, wrt, with_force, rule)
 
     def rollout(
         self,
@@ -76,14 +136,17 @@ class Simulator:
         controls: ArrayLike | int,
         tau: ArrayLike | None = None,
         callback: Callable[[int, Step], None] | None = None,
+        checkpoint: int | None = None,
     ) -> Trajectory:
-        """Step through a sequence of controls.
+        """Step through a sequence of controls; each step starts its solver from the one before.
 
         Args:
             state: where to start.
             controls: u for each step, shape (T, nu); or the number of steps T, with all controls zero.
             tau: generalised forces for each step, shape (T, nv).
             callback: called with the index and the result of each step.
+            checkpoint: keep no tapes; `pullback` takes the steps again, so many at a time. Bounds the memory of long
+                trajectories at the price of a second pass.
 
         """
         nq, nv, nu = self._sizes
@@ -91,6 +154,8 @@ class Simulator:
             if controls < 0:
                 raise OptionError(f"cannot take {controls} steps")
             controls = np.zeros((int(controls), nu))
+        if checkpoint is not None and checkpoint < 1:
+            raise OptionError(f"checkpoint={checkpoint!r} must be a positive number of steps, or None")
         u = _as_sequence("controls", controls, nu)
         forces = np.zeros((len(u), nv)) if tau is None else _as_sequence("tau", tau, nv)
         if len(forces) != len(u):
@@ -98,19 +163,20 @@ class Simulator:
         self._admit(state, None, None)
         q, v = np.empty((len(u) + 1, nq)), np.empty((len(u) + 1, nv))
         q[0], v[0] = state.q, state.v
-        steps = []
+        steps: list[Step] = []
+        guess = None
         for t in range(len(u)):
-            try:
-                out = self._engine.step(q[t], v[t], u[t], forces[t])
-            except SolverError as error:
-                raise SolverError(f"in step {t}, {error}") from None
+            out = self.engine.step(Point(q[t], v[t], u[t], forces[t]), guess)
+            if out.failed:
+                raise SolverError(f"in step {t}, {out.solver.status} (it is {self.scene.timestep:g} s)")
             q[t + 1], v[t + 1] = out.state.q, out.state.v
-            steps.append(out)
+            guess = out.guess
+            steps.append(out if checkpoint is None else out.without_tape())
             if callback is not None:
                 callback(t, out)
         for array in (q, v, u, forces):
             array.setflags(write=False)
-        return Trajectory(q, v, u, forces, tuple(s.contacts for s in steps), tuple(s.solver for s in steps))
+        return Trajectory(q, v, u, forces, tuple(steps), checkpoint)
 
     def pullback(
         self,
@@ -119,6 +185,7 @@ class Simulator:
         dv: ArrayLike | None = None,
         wrt: Sequence[str] | None = None,
         dforce: Sequence[ArrayLike] | None = None,
+        gradient: str | GradientRule | None = None,
     ) -> Gradients:
         """Reverse mode: from ∂L/∂(trajectory) to ∂L/∂(initial state, controls, tau, parameters).
 
@@ -128,10 +195,12 @@ class Simulator:
             dv: ∂L/∂v, likewise.
             wrt: parameters to differentiate by; all that the contact model knows unless given.
             dforce: ∂L/∂(contact forces) of each step, T arrays of the shape of that step's `contacts.force`.
+            gradient: the rule to differentiate by; the simulator's own unless given.
 
         """
         parameters = self.contact.parameters
         wrt = parameters if wrt is None else self._admit_wrt(wrt, parameters)
+        rule = self.gradient if gradient is None else self._admit_rule(gradient)
         T, (nq, nv, nu) = len(trajectory), self._sizes
         if trajectory.q.shape != (T + 1, nq) or trajectory.v.shape != (T + 1, nv):
             raise StateError(f"the trajectory is not of this scene: q {trajectory.q.shape}, v {trajectory.v.shape}")
@@ -140,22 +209,59 @@ class Simulator:
         controls, forces = np.zeros((T, nu)), np.zeros((T, nv))
         totals = {name: np.zeros_like(self.scene.parameters[name]) for name in wrt}
         at_q, at_v = by_q[T].copy(), by_v[T].copy()
-        for t in reversed(range(T)):
-            back = self._engine.pullback(
-                trajectory.q[t],
-                trajectory.v[t],
-                trajectory.u[t],
-                trajectory.tau[t],
-                at_q,
-                at_v,
-                by_force[t],
-                wrt,
-            )
+        converged = unique = True
+        for t, step in self._backwards(trajectory):
+            back, certain = self.engine.pullback(step.tape, Cotangent(at_q, at_v, by_force[t]), wrt, rule)
             controls[t], forces[t] = back["u"], back["tau"]
             for name in wrt:
                 totals[name] += back[name]
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
-        return Gradients(StateGradient(at_q, at_v), controls, forces, totals)
+            converged, unique = converged and step.solver.converged, unique and certain
+        return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, unique)
+
+    def _backwards(self, trajectory: Trajectory) -> Iterator[tuple[int, Step]]:
+        """The steps of a trajectory from the last to the first, with their tapes; those without are taken again."""
+        segment = trajectory.checkpoint or _SEGMENT
+        again: dict[int, Step] = {}
+        for t in reversed(range(len(trajectory))):
+            step = again.pop(t, None) or self._admit_step(trajectory.steps[t])
+            if step.tape is None:
+                again = self._retrace(trajectory, t - t % segment, t)
+                step = again.pop(t)
+            yield t, step
+
+    def _retrace(self, trajectory: Trajectory, first: int, last: int) -> dict[int, Step]:
+        """Take steps of a trajectory again, and see that they lead where they led."""
+        guess, out = trajectory.steps[first - 1].guess if first else None, dict[int, Step]()
+        for t in range(first, last + 1):
+            x = Point(trajectory.q[t], trajectory.v[t], trajectory.u[t], trajectory.tau[t])
+            out[t] = step = self.engine.step(x, guess)
+            guess = step.guess
+            moved = np.abs(step.state.v - trajectory.v[t + 1]).max(initial=0.0)
+            if not moved <= _SAME * (1.0 + np.abs(trajectory.v[t + 1]).max(initial=0.0)):
+                raise StateError(
+                    f"step {t} of the trajectory leads elsewhere when it is taken again (v⁺ differs by {moved:.2g}): "
+                    "it was made by another scene, model or version"
+                )
+        return out
+
+    def _admit_step(self, step: Step) -> Step:
+        """The step, if it is one of this scene and model."""
+        own = self.engine.owner
+        if step.owner is not own and step.owner != own:
+            raise StateError(
+                f"this step was made by another simulator than {self!r}: take it with this one, or use the other"
+            )
+        return step
+
+    def _admit_rule(self, gradient: str | GradientRule) -> GradientRule:
+        rule = gradient_rule(gradient)
+        if type(rule) not in self.contact.rules:
+            known = ", ".join(repr(known.name) for known in self.contact.rules)
+            raise NotDifferentiable(
+                f"{_model_name(self.contact)} has no gradient rule {rule.name!r}; it has {known}"
+            )
+        return rule
 
     def _admit_force_cotangents(
         self, dforce: Sequence[ArrayLike] | None, trajectory: Trajectory
@@ -177,7 +283,7 @@ class Simulator:
             out.append(array)
         return out
 
-    def _admit(self, state: State, u: ArrayLike | None, tau: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
+    def _admit(self, state: State, u: ArrayLike | None, tau: ArrayLike | None) -> Point:
         """The arguments of a step as arrays that compiled code can trust, or an error that names the culprit.
 
         Arrays in order pass without a copy: they are read before the step returns.
@@ -196,7 +302,7 @@ class Simulator:
             as_vector("u", control, nu)
             as_vector("tau", force, nv)
             self._complain_of_quaternions(q)
-        return q, v, control, force
+        return Point(q, v, control, force)
 
     def _complain_of_quaternions(self, q: Array) -> None:
         for a in self._quat_q:

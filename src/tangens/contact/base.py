@@ -1,19 +1,24 @@
 """What a contact model is to the rest of the library.
 
-A `ContactModel` is a choice with its options, small and immutable. `bind` turns it into an `Engine` for one scene,
-which owns the scratch memory. Arrays that reach an engine have been checked: float64, finite, of the scene's sizes.
+A `ContactModel` is a choice with its options, small and immutable. `bind` turns it into an `Engine` for one scene. A
+step is a value: the result of `Engine.step` carries a *tape*, all that its derivative needs, and a *guess* for the step
+after it. Engines keep nothing between calls, so the same call gives the same numbers, whatever came before.
+
+Engines come from two base classes: `HostEngine` for models in numba, `JaxEngine` for models in JAX. Arrays that reach
+an engine have been checked: float64, finite, of the scene's sizes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.results import Jacobian, Step
+from tangens.contact.rules import Exact, GradientRule
+from tangens.results import Jacobian, Owner, Step
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -21,25 +26,57 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-class Engine(Protocol):
-    """One contact model at work on one scene."""
+class Point(NamedTuple):
+    """Where a step starts, and what drives it. In a batch, each array has a leading axis."""
 
-    def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
-        """Advance by one time step; raise SolverError rather than return what is not finite."""
-        ...
+    q: Array
+    v: Array
+    u: Array
+    tau: Array
 
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
-        """Derivative of that very step by each input in `wrt`; of its contact forces too, if asked."""
-        ...
 
-    def pullback(
-        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
-    ) -> dict[str, Array]:
-        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`, from ∂L/∂(q⁺, v⁺) in the tangent space.
+class Cotangent(NamedTuple):
+    """∂L/∂(results of a step), in the tangent space of q⁺."""
 
-        `dforce`, ∂L/∂(contact forces) of shape (n, 3), is given only to models whose `forces` is true.
+    q: Array
+    v: Array
+    force: Array | None = None
+    """By the contact forces, shape (n, 3); only for models whose `forces` is true."""
+
+
+class Engine(ABC):
+    """One contact model at work on one scene; immutable, and shared between threads."""
+
+    def __init__(self, scene: Scene, contact: ContactModel) -> None:
+        self.scene = scene
+        self.contact = contact
+        self.owner = Owner(contact, lambda: scene.fingerprint)
+        """What its steps are marked with."""
+
+    @abstractmethod
+    def step(self, x: Point, guess: Any = None) -> Step:
+        """Advance by one time step, from the guess that another step's result carries if one is given.
+
+        A step that fails says so in its report; raising is left to the caller.
         """
-        ...
+
+    @abstractmethod
+    def jacobian(self, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule) -> Jacobian:
+        """Derivative of the step that left the tape, by each input in `wrt`; of its contact forces too, if asked."""
+
+    @abstractmethod
+    def pullback(
+        self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`; and whether v⁺ was unique."""
+
+    @abstractmethod
+    def function(self, rule: GradientRule) -> PureStep:
+        """The step as a pure JAX function."""
+
+
+PureStep = Callable[[Mapping[str, Any] | None, Any, Any, Any, Any], tuple[Any, Any]]
+"""(parameters, q, v, u, tau) -> (q⁺, v⁺) in JAX: for jit, grad, jacfwd, jacrev, vmap and scan."""
 
 
 class ContactModel(ABC):
@@ -48,6 +85,9 @@ class ContactModel(ABC):
     name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
     """Scene parameters that a derivative can be taken by, besides q, v, u and tau."""
+
+    rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact,)
+    """Gradient rules that it knows."""
 
     forces: ClassVar[bool] = False
     """Whether contact forces can be differentiated."""

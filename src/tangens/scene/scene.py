@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import pickle
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -218,12 +220,23 @@ class Scene:
         m = self._model
         return f"Scene({self.source!r}: {m.nbody - 1} bodies, nq={m.nq}, nv={m.nv}, nu={m.nu}, {m.ngeom} geoms)"
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for scenes of the same content, in every process."""
+        buffer = np.zeros(mujoco.mj_sizeModel(self._model), np.uint8)
+        mujoco.mj_saveModel(self._model, None, buffer)
+        digest = hashlib.sha256(buffer)
+        digest.update(self._restitution)
+        for name, shape in sorted(self.shapes.items()):
+            digest.update(pickle.dumps((name, shape)))
+        return digest.hexdigest()
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._model, self._restitution, self.source)
+        return _rebuild, (self._model, self._restitution, self.source, dict(self.shapes))
 
 
-def _rebuild(model: mujoco.MjModel, restitution: Array, source: str) -> Scene:
-    return Scene(model, restitution=restitution, source=source)
+def _rebuild(model: mujoco.MjModel, restitution: Array, source: str, shapes: Mapping[str, Shape]) -> Scene:
+    return Scene(model, restitution=restitution, source=source, shapes=shapes)
 
 
 def _declared_restitution(m: mujoco.MjModel, file: str) -> Array:

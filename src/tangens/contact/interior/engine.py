@@ -73,7 +73,7 @@ class InteriorEngine:
         """Advance by one time step."""
         inputs = {"q": q, "v": v, "u": u, "tau": tau, **self._fixed}
         with jax.enable_x64(True):
-            solution, touching = self._solve(inputs, self._options.relaxation, self._guess)
+            solution, kinds = self._solve(inputs, self._options.relaxation, self._guess)
             q_next, v_next = np.array(solution.q), np.array(solution.v)
         if not np.isfinite(v_next).all() or not np.isfinite(q_next).all():
             self._guess = self._last = None
@@ -83,7 +83,7 @@ class InteriorEngine:
         self._last = {name: np.array(inputs[name]) for name in _STATE}, solution
         self._guess = outcome.x if self._options.warm_start and converged else None
         report = SolverReport(converged, int(outcome.iterations), float(outcome.residual), method="interior-point")
-        return Step(State(q_next, v_next), lambda: gathered(touching), report)
+        return Step(State(q_next, v_next), lambda: gathered(kinds), report)
 
     def _solve(self, inputs: Inputs, relaxation: float, guess: Any = None) -> tuple[Solution, tuple[Touching, ...]]:
         """Solve a step, with room for all pairs that are near; from the last one's solution if there is one."""
@@ -158,8 +158,10 @@ class InteriorEngine:
 
     def _solved(self, inputs: Inputs) -> tuple[Solution, Any]:
         """The solution at the gradient's relaxation, and v⁺; what the last step found is not sought again."""
-        known = self._last is not None and all(np.array_equal(self._last[0][name], inputs[name]) for name in _STATE)
-        taken = self._last[1] if known and self._last else self._solve(inputs, self._options.relaxation)[0]
+        if self._last is not None and all(np.array_equal(x, inputs[name]) for name, x in self._last[0].items()):
+            taken = self._last[1]
+        else:
+            taken, _ = self._solve(inputs, self._options.relaxation)
         smooth = self._options.smooth
         return taken if smooth == self._options.relaxation else self._solve(inputs, smooth)[0], taken.v
 

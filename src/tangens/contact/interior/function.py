@@ -180,10 +180,6 @@ class StepFunction:
             crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
         return problem._replace(groups=tuple(kept)), crowded
 
-    def crowded(self, inputs: Inputs) -> Array:
-        """Whether more pairs are near than there is room for."""
-        return self.problem(inputs, jnp.asarray(self.options.relaxation))[1]
-
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v = jnp.zeros_like(problem.v)
