@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tangens import optimize, scenes
 from tangens.contact import CONTACT_MODELS, Bilevel, ContactModel, Lcp, Ncp, SingleLevel, Smoothed
+from tangens.contact.rules import (
+    ComplementarityAware,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    Randomized,
+    Relaxed,
+)
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
@@ -36,15 +44,21 @@ __version__ = "0.1.0"
 __all__ = [
     "CONTACT_MODELS",
     "Bilevel",
+    "ComplementarityAware",
     "ContactModel",
     "Contacts",
+    "ContinuousBounce",
     "Error",
+    "Exact",
+    "FixedContacts",
     "Gradients",
     "Jacobian",
     "Lcp",
     "Ncp",
     "NotDifferentiable",
     "OptionError",
+    "Randomized",
+    "Relaxed",
     "Scene",
     "SceneError",
     "Simulator",
