@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Point
+from tangens.contact.jax_derivatives import jacobian_of
 from tangens.contact.jax_model import ContactArrays, Inputs, PureModel, Solution
 from tangens.contact.rules import GradientRule
 from tangens.errors import OptionError
@@ -83,8 +84,6 @@ def take_steps(engine: JaxEngine, x: Point, parameters: Mapping[str, Any] | None
 
 def take_jacobians(engine: JaxEngine, steps: Steps, wrt: Sequence[str], rule: GradientRule) -> dict[str, Array]:
     """Blocks by each input, stacked over q⁺ and v⁺: (n, 2, nv, ...)."""
-    from tangens.contact.jax_engine import jacobian_of
-
     blocks: dict[str, Array] = {}
     smooth = engine.smooth_settings(rule)
     with jax.enable_x64(True):

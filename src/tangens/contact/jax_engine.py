@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import ContactModel, Cotangent, Engine, Point, PureStep
 from tangens.contact.compiling import FUNCTIONS
 from tangens.contact.jax_batch import LANES, Steps, gathered, take_jacobians, take_steps
+from tangens.contact.jax_derivatives import jacobian_of, pullback_of
 from tangens.contact.jax_function import pure_step
-from tangens.contact.jax_model import Change, Inputs, PureModel, Solution
+from tangens.contact.jax_model import Inputs, PureModel, Solution
 from tangens.contact.rules import Exact, GradientRule
 from tangens.errors import SolverError
 from tangens.results import NO_CONTACTS, Jacobian, SolverReport, Step
@@ -214,40 +214,6 @@ class JaxEngine(Engine):
             return make(self._models[room])
 
         return FUNCTIONS((self._key, room, what, *more), made)
-
-
-def pullback_of(model: PureModel, names: Sequence[str]) -> Callable[..., Change]:
-    """The transpose of a step's tangent map, for all inputs: one function serves whatever is asked for."""
-
-    def run(inputs: Inputs, v_next: Any, memory: Any, cotangent: Any) -> Change:
-        return _transpose(model, names, inputs, v_next, memory)(cotangent)[0]
-
-    return run
-
-
-def jacobian_of(model: PureModel, names: Sequence[str]) -> Callable[..., Change]:
-    """All blocks, stacked over q⁺ and v⁺: (2, nv, ...). By reverse mode, since inputs outnumber outputs."""
-    nv = model.layout.nv
-
-    def run(inputs: Inputs, v_next: Any, memory: Any) -> Change:
-        rows = jnp.eye(2 * nv)
-        found = jax.vmap(_transpose(model, names, inputs, v_next, memory))((rows[:, :nv], rows[:, nv:]))[0]
-        return {name: block.reshape(2, nv, *block.shape[1:]) for name, block in found.items()}
-
-    return run
-
-
-def _transpose(model: PureModel, names: Sequence[str], inputs: Inputs, v_next: Any, memory: Any) -> Any:
-    def tangent(change: Change) -> Any:
-        return model.tangent(inputs, v_next, memory, change)
-
-    return jax.linear_transpose(tangent, _no_change(inputs, names))
-
-
-def _no_change(inputs: Inputs, names: Sequence[str]) -> Change:
-    """Zeros of the shapes of changes; those of q are in the tangent space."""
-    values = {**inputs.x._asdict(), "q": inputs.x.v, **inputs.parameters}
-    return {name: jnp.zeros_like(values[name]) for name in names}
 
 
 def _refuse_infinite(blocks: dict[str, Array]) -> None:
