@@ -166,7 +166,8 @@ def test_a_scan_of_the_pure_function_is_a_rollout_forward_and_in_reverse() -> No
 
     def end(x: dict[str, Any]) -> Any:
         def one(carry: Any, tau: Any) -> Any:
-            return step({name: x[name] for name in names}, *carry, None, tau), None
+            q, v = carry
+            return step({name: x[name] for name in names}, q, v, None, tau), None
 
         return jax.lax.scan(one, (x["q"], x["v"]), x["tau"])[0]
 
@@ -261,5 +262,6 @@ def _moved(sim: tg.Simulator, at: Situation, name: str, k: tuple[int, ...], delt
         return move[name](d)
     value = sim.scene.parameters[name].copy()
     value[k] += delta
-    other = tg.Simulator(sim.scene.replace(**{name: value}), sim.contact)
+    changed: dict[str, Any] = {name: value}
+    other = tg.Simulator(sim.scene.replace(**changed), sim.contact)
     return other.step(at.state, at.u, at.tau)
