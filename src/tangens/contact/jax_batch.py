@@ -126,7 +126,7 @@ def _admitted(engine: JaxEngine, x: Point, parameters: Mapping[str, Any], lanes:
         raise OptionError(f"lanes={lanes!r} must be a positive number of steps")
     for name, value in parameters.items():
         own = engine.parameters.get(name)
-        if not isinstance(own, np.ndarray):
+        if not isinstance(own, jax.Array):
             raise OptionError(f"a batch has no parameter {name!r}: choose from {', '.join(engine.contact.parameters)}")
         if np.shape(value) != (len(x.q), *own.shape):
             raise OptionError(f"{name} must have shape {(len(x.q), *own.shape)}; got {np.shape(value)}")

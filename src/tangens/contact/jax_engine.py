@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,7 +72,8 @@ class JaxEngine(Engine):
         self._key = (type(self), *self.key())
         with jax.enable_x64(True):
             self._models = {self.first_room: self.shared_model(self.first_room)}
-            self.parameters, self.settings = self.numbers()
+            # Arrays of our own: JAX remembers in which precision it has seen one of NumPy.
+            self.parameters, self.settings = jax.tree.map(jnp.array, self.numbers())
         self.known = (*Point._fields, *contact.parameters)
         """What derivatives are taken by; parameters that are no plain arrays have theirs in `function` alone."""
 
@@ -191,7 +193,8 @@ class JaxEngine(Engine):
     def function(self, rule: GradientRule) -> PureStep:
         """The step as a pure JAX function, with room for all there may be."""
         model = self.shared_model(None)
-        return pure_step(model, self.parameters, self.settings, self.smooth_settings(rule), self.scene.nu)
+        single = self.model(None) if model.is_explicit else model
+        return pure_step(model, single, self.parameters, self.settings, self.smooth_settings(rule), self.scene.nu)
 
     # ------------------------------------------------------------------ what engines share
 

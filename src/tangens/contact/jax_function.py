@@ -31,14 +31,18 @@ Taken = Callable[[Named], tuple[Array, Array]]
 """A step from q, v, u, tau and those parameters that are given, by name."""
 
 
-def pure_step(model: PureModel, own: Named, settings: Named, smooth: Named | None, nu: int) -> PureStep:
+def pure_step(
+    model: PureModel, single: PureModel, own: Named, settings: Named, smooth: Named | None, nu: int
+) -> PureStep:
     """(parameters, q, v, u, tau) -> (q⁺, v⁺), with `own` for the parameters that are not given.
 
-    `smooth` are the settings of the equations that are differentiated, if not those of the step.
+    `single` is for explicit models where JAX is set to single precision: constants that it has traced in one precision
+    are not to be seen in another. `smooth` are the settings of the equations that are differentiated, if not those of
+    the step.
     """
     layout = model.layout
     sizes = (layout.nq, layout.nv, nu, layout.nv)
-    taken = _explicit(model, own, settings) if model.is_explicit else _implicit(model, own, settings, smooth)
+    taken = _explicit(model, single, own, settings) if model.is_explicit else _implicit(model, own, settings, smooth)
 
     def step(
         parameters: Mapping[str, Any] | None, q: Any, v: Any, u: Any = None, tau: Any = None
@@ -53,12 +57,14 @@ def pure_step(model: PureModel, own: Named, settings: Named, smooth: Named | Non
     return step
 
 
-def _explicit(model: PureModel, own: Named, settings: Named) -> Taken:
+def _explicit(model: PureModel, single: PureModel, own: Named, settings: Named) -> Taken:
     def step(given: Named) -> tuple[Array, Array]:
         dtype = _dtype(given)
         here, defaults = _cast(given, dtype), _cast(own, dtype)
         here["q"] = normalised(model.layout, here["q"])
-        solution = model.solve(_inputs(here, defaults, settings))
+        solution = (model if jnp.zeros(()).dtype == jnp.float64 else single).solve(
+            _inputs(here, defaults, _cast_floats(settings, dtype))
+        )
         return solution.q.astype(dtype), solution.v.astype(dtype)
 
     return step
@@ -146,6 +152,13 @@ def _dtype(given: Named) -> Any:
 
 def _cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), tree)
+
+
+def _cast_floats(settings: Named, dtype: Any) -> Named:
+    return {
+        name: value.astype(dtype) if jnp.issubdtype(value.dtype, jnp.floating) else value
+        for name, value in settings.items()
+    }
 
 
 def _admitted(own: Named, given: Mapping[str, Any]) -> Named:

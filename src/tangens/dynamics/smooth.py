@@ -178,10 +178,11 @@ class SmoothDynamics:
         """Return MJX's model, and its data with all that depends on q alone."""
         model = self._with_parameters(p, q.dtype)
         data = mjx.com_pos(model, mjx.kinematics(model, self._mjx_data.replace(qpos=q)))
+        # JAX remembers in which precision it has seen an array, so none that traces in two precisions share: a copy.
         # MJX knows principal moments only. Rotate the full tensor and move it to the tree's centre of mass.
         r = data.xipos - data.subtree_com[model.body_rootid]
         shift = jnp.sum(r**2, axis=1)[:, None, None] * jnp.eye(3) - r[:, :, None] * r[:, None, :]
-        tensor = data.xmat @ p["inertia"][:, _SYMMETRIC] @ data.xmat.mT + p["mass"][:, None, None] * shift
+        tensor = data.xmat @ p["inertia"][:, _SYMMETRIC.copy()] @ data.xmat.mT + p["mass"][:, None, None] * shift
         first_moments = jnp.column_stack([r, jnp.ones(len(r))]) * p["mass"][:, None]
         return model, data.tree_replace({"_impl.cinert": jnp.hstack([tensor[:, *_TRIANGLE], first_moments])})
 

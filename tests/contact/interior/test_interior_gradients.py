@@ -204,6 +204,20 @@ def tangents(scene: tg.Scene, q: Array) -> Array:
 
 
 @pytest.mark.slow
+def test_the_pure_function_works_where_jax_is_set_to_single_precision() -> None:
+    at = SITUATIONS["sliding"]
+    sim = simulator("single-level", at)
+    step, mass = sim.engine.function(tg.Exact()), sim.scene.parameters["mass"]
+    w = np.arange(1.0, 7.0)
+    with jax.enable_x64(False):
+        q, v, tau = (jnp.asarray(x) for x in (at.state.q, at.state.v, at.tau))
+        by_v = jax.jit(jax.grad(lambda v: w @ step({"mass": mass}, q, v, None, tau)[1]))(v)
+    assert by_v.dtype == jnp.float32
+    traj = sim.rollout(at.state, 1, at.tau[None])
+    np.testing.assert_allclose(by_v, sim.pullback(traj, dv=w).state.v, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "situation"), [("single-level", "on an edge"), ("bilevel", "pushing")])
 def test_jax_finds_nothing_wrong_with_the_pure_function(model: str, situation: str) -> None:
     at = SITUATIONS[situation]

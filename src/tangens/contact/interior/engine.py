@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 
@@ -47,11 +49,11 @@ class InteriorEngine(JaxEngine):
         model = self.shared_model(self.first_room)
         assert isinstance(model, InteriorModel)
         return parameters, {
-            "timestep": np.float64(scene.timestep),
-            "relaxation": np.float64(contact.relaxation),
-            "tolerance": np.float64(contact.tolerance),
+            "timestep": scene.timestep,
+            "relaxation": contact.relaxation,
+            "tolerance": contact.tolerance,
             "max_iterations": np.int32(contact.max_iterations),
-            "sharpness": np.float64(contact.sharpness),
+            "sharpness": contact.sharpness,
             "reach": model.table.reach(scene.parameters["size"], scene.shapes),
         }
 
@@ -59,7 +61,8 @@ class InteriorEngine(JaxEngine):
         """Those with the relaxation that the rule asks for."""
         if not isinstance(rule, Relaxed) or rule.relaxation == self.contact.relaxation:
             return None
-        return self.settings | {"relaxation": np.float64(rule.relaxation)}
+        with jax.enable_x64(True):
+            return self.settings | {"relaxation": jnp.array(rule.relaxation)}
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""
