@@ -12,6 +12,7 @@ from tangens.contact.interior.engine import InteriorEngine
 from tangens.contact.interior.pairs import PairTable
 
 RHO = 1e-7
+pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process
 
 
 @pytest.fixture(scope="module")
