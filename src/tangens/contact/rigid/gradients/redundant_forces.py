@@ -1,7 +1,7 @@
 """How redundant contacts share their load as it changes (paper 5, Eq. 22).
 
 Where the equations A·λ = −b leave impulses open, `lcp` takes the smallest: λ = Aᵀ·μ for some μ. Differentiated, with
-the null vectors n of A, that is what the impulses of `gradient` lack:
+the null vectors n of A, that is what the impulses of `linearization` lack:
 
     n·dλ = (dA·n)·μ
 
@@ -16,22 +16,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.bundle import (
-    CDOF,
-    CINERT,
-    MASS,
-    MEMORY,
-    OPTIONS,
-    QVEL,
-    TREE,
-    take,
-    take_rows,
+from tangens.contact.rigid.assembly.constraint_row_derivatives import (
+    LoadedRows,
+    RowDerivatives,
+    add_row_derivatives,
+    tree_motion,
 )
-from tangens.contact.rigid.gradient import Linearization
-from tangens.contact.rigid.options import ROWS
-from tangens.contact.rigid.slopes import add_constraint_slopes
-from tangens.contact.rigid.workspace import carve
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.contact.rigid.gradients.linearization import Linearization
+from tangens.contact.rigid.memory.tape import Solved, open_tape
+from tangens.contact.rigid.problem.contact_problem import BOX, SLIDING
+from tangens.dynamics.chains import spread
 from tangens.dynamics.inverse_slopes import add_inverse_slopes
 
 Array = NDArray[np.float64]
@@ -40,13 +34,14 @@ IntArray = NDArray[np.int64]
 _VANISHES = 1e-9  # of the largest singular value
 
 
-class SharedLoad:
+class RedundantForces:
     """The missing part of ∂λ, for one step."""
 
-    def __init__(
-        self, table: IntArray, nc: int, lin: Linearization, impulse: Array, bounded: NDArray[np.bool_]
-    ) -> None:
-        self._table, self._nc, self._lin = table, nc, lin
+    def __init__(self, table: IntArray, tape: Array, response: Array, lin: Linearization, solved: Solved) -> None:
+        self._table, self._tape, self._response, self._lin = table, tape, response, lin
+        blocks, impulse, bounded = solved.blocks, solved.impulse, np.zeros(len(lin.active), dtype=bool)
+        for block in blocks[(blocks["kind"] == BOX) & (blocks["mode"] == SLIDING)]:
+            bounded[np.searchsorted(lin.active, block["start"]) + 1 + np.flatnonzero(block["side"])] = True
         self._free = ~bounded
         scale = np.abs(lin.A).max(axis=1, initial=0.0)
         balanced = lin.A / np.where(scale > 0.0, scale, 1.0)[:, None]
@@ -76,7 +71,7 @@ class SharedLoad:
         for k in range(rows):
             full = np.zeros(int(lin.active.max(initial=-1)) + 1)
             full[lin.active] = self._null[:, k]
-            out[k] = (against @ lin.Y) @ force_slopes(self._table, self._nc, full)
+            out[k] = (against @ lin.Y) @ force_derivative(self._table, self._tape, self._response, full)
         return out
 
 
@@ -88,25 +83,22 @@ def _through(slide: Array, x: Array) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def force_slopes(table: IntArray, nc: int, impulse: Array) -> Array:
+def force_derivative(table: IntArray, tape: Array, response: Array, impulse: Array) -> Array:
     """∂(Jᵀ·λ)/∂q of given impulses, shape (nv, nv)."""
-    dofs, bodies, _ = unpack_tree(take(table, TREE))
-    options, v = take(table, OPTIONS), take(table, QVEL)
-    nv = v.shape[0]
-    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
-    blocks = w.blocks[: int(w.counts[0])]
-    cdof, still = take_rows(table, CDOF, 6), np.zeros(nv)
-    full = np.zeros(w.impulse.shape[0])
+    model, kin, w = open_tape(table, tape)
+    nv, rows = kin.v.shape[0], w.impulse.shape[0]
+    still, full, outside = np.zeros(nv), np.zeros(rows), np.zeros((nv, 6))
     full[: impulse.shape[0]] = impulse
-    before, after, outside = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((nv, 6))
-    R, K = np.zeros((2, nv, nv)), np.zeros((2, int(w.counts[1]), nv))
-    spread(dofs, cdof, still, before, after)
-    add_constraint_slopes(
-        table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, full, still, w.J, w.rate, outside, R[0], K,
-        np.zeros((0, 3, nv)),
+    R, K = np.zeros((2, nv, nv)), np.zeros((2, rows, nv))
+    add_row_derivatives(
+        model, kin, tree_motion(model.dofs, model.bodies, kin.cdof, kin.v, still),
+        LoadedRows(w.contacts, w.blocks, full, w.J, w.rate, response),
+        RowDerivatives(outside, R[0], K, np.zeros((0, 3, nv))),
     )  # fmt: skip
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    spread(model.dofs, kin.cdof, still, before, after)
     add_inverse_slopes(
-        dofs, bodies, cdof, take_rows(table, CINERT, 10), np.zeros(3), before, after, still, still, outside, 0.0,
-        R[0], R[1],
+        model.dofs, model.bodies, kin.cdof, kin.cinert, np.zeros(3), before, after, still, still, outside, 0.0, R[0],
+        R[1],
     )  # fmt: skip
     return R[0]

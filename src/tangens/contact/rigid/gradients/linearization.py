@@ -1,4 +1,4 @@
-"""The derivative of an `ncp` step, compiled (paper 2, Sec. 3 and Appendices A to D).
+"""The derivative of a rigid contact step, compiled (paper 2, Sec. 3 and Appendices A to D).
 
 With a = (v⁺ − v)/h, the step obeys   (M + h·D)(v⁺ − v) = h·(τ − c) + Jᵀ·λ   and, at fixed modes, one equation for each
 row of the constraints that push. Differentiated by any input θ:
@@ -20,32 +20,21 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.bundle import (
-    APPLIED,
-    CDOF,
-    CINERT,
-    CTRL,
-    ELEMENTS,
-    GRAVCOMP,
-    GRAVCOMP_Q,
-    GRAVITY,
-    MASS,
-    MEMORY,
-    OPTIONS,
-    QPOS,
-    QVEL,
-    TREE,
-    take,
-    take_rows,
+from tangens.contact.rigid.assembly.constraint_row_derivatives import (
+    LoadedRows,
+    RowDerivatives,
+    add_row_derivatives,
+    pushes,
+    tree_motion,
 )
-from tangens.contact.rigid.dense import lower_squared, multiply, times_lower_transposed
-from tangens.contact.rigid.generalized_inverse import invert
-from tangens.contact.rigid.laws import BOX, CONTACT, DRY, EQUALITY, LIMIT, SLIDING, STICKING
-from tangens.contact.rigid.options import IMPLICIT, ROWS, TIMESTEP
-from tangens.contact.rigid.slopes import add_constraint_slopes, pushes
-from tangens.contact.rigid.workspace import carve
+from tangens.contact.rigid.linalg.generalized_inverse import invert
+from tangens.contact.rigid.linalg.products import lower_squared, multiply, times_lower_transposed
+from tangens.contact.rigid.memory.address_table import ELEMENTS, take
+from tangens.contact.rigid.memory.tape import DURATION, open_tape
+from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
+from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, SLIDING
 from tangens.dynamics import tree_solve
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.chains import spread
 from tangens.dynamics.force_elements import ACTUATOR, unpack
 from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.inverse_slopes import add_inverse_slopes
@@ -77,31 +66,28 @@ class Linearization(NamedTuple):
 
 @numba.njit(cache=True, error_model="numpy")
 def differentiate(
-    table: IntArray, nc: int, by_state: Array, by_u: Array
-) -> tuple[int, bool]:  # fmt: skip
+    table: IntArray, tape: Array, response: Array, gravcomp: Array, by_state: Array, by_u: Array
+) -> tuple[int, bool]:
     """`linearize` and `forward` in one call: a contact that moves in an unknown way or −1, and `ambiguous`."""
-    lin = linearize(table, nc, by_u.shape[2] > 0, False)
+    lin = linearize(table, tape, response, gravcomp, by_u.shape[2] > 0, False)
     if lin.unknown >= 0:
         return lin.unknown, False
-    forward(table, lin, by_state, by_u)
+    forward(table, tape, lin, by_state, by_u)
     return -1, lin.ambiguous
 
 
 @numba.njit(cache=True, error_model="numpy")
-def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linearization:
-    """The factors at the step that the memory holds; `table` is a `Bundle`'s.
+def linearize(
+    table: IntArray, tape: Array, response: Array, gravcomp: Array, with_u: bool, with_turn: bool
+) -> Linearization:
+    """The factors at the step on the tape.
 
-    Its array `frozen` says how contacts move: a (7, 6) response for each contact; empty or NaN for the exact motion.
+    `response` says how contacts move: (7, 6) each, flat; empty or NaN for the exact motion. `gravcomp` has the force of
+    gravity compensation and, below it, its slope by q, (1 + nv, nv); empty without it.
     """
-    elements, gravcomp_q = take(table, ELEMENTS), take(table, GRAVCOMP_Q)
-    dofs, bodies, column = unpack_tree(take(table, TREE))
-    options, gravity = take(table, OPTIONS), take(table, GRAVITY)
-    M, cdof = take(table, MASS), take_rows(table, CDOF, 6)
-    q, v, u = take(table, QPOS), take(table, QVEL), take(table, CTRL)
-    nv, h = v.shape[0], options[TIMESTEP]
-    w = carve(take(table, MEMORY), nv, M.shape[0], nc, int(options[ROWS]))
-    blocks = w.blocks[: int(w.counts[0])]
-    _yield_to_limits(blocks, w.G, int(w.counts[1]))
+    model, kin, w = open_tape(table, tape)
+    nv, nc = kin.v.shape[0], w.contacts.shape[0]
+    blocks = w.blocks
     active = _active_rows(blocks)
     m = active.shape[0]
     # Few allocations: each costs as much as a small product.
@@ -109,47 +95,57 @@ def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linear
     R, at = zeros[: 2 * nv * nv].reshape(2, nv, nv), 2 * nv * nv
     K, at = zeros[at : at + 2 * m * nv].reshape(2, m, nv), at + 2 * m * nv
     outside, slide = zeros[at : at + 6 * nv].reshape(nv, 6), zeros[at + 6 * nv :].reshape(m, 4)
-    room = np.empty(15 * nv + nv * nv + 2 * m * nv)
-    a, force, v_next = room[:nv], room[nv : 2 * nv], room[2 * nv : 3 * nv]
-    before, after = room[3 * nv : 9 * nv].reshape(nv, 6), room[9 * nv : 15 * nv].reshape(nv, 6)
-    at = 15 * nv + nv * nv
-    W, half, Y = room[15 * nv : at].reshape(nv, nv), room[at : at + m * nv], room[at + m * nv :].reshape(m, nv)
-    R_u = np.zeros((nv, u.shape[0] if with_u else 0))
-    for i in range(nv):
-        a[i] = (w.v_next[i] - v[i]) / h
-        v_next[i] = w.v_next[i]
-    evaluate_forces(elements, force, q, v, u, take(table, APPLIED), take(table, GRAVCOMP))
-    _add_joint_forces(dofs, column, options, elements, M, v, a, R, R_u)
-    if gravcomp_q.shape[0]:
-        R[0] += h * gravcomp_q.reshape(nv, nv)
-    turn = np.zeros((nc if with_turn else 0, 3, nv))
+    turn, R_u = np.zeros((nc if with_turn else 0, 3, nv)), np.zeros((nv, kin.u.shape[0] if with_u else 0))
     unknown, feeds_back = -1, False
     if m:
-        spread(dofs, cdof, w.v_next, before, after)
-        unknown, feeds_back = add_constraint_slopes(
-            table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, w.impulse, w.v_next, w.J, w.rate, outside,
-            R[0], K, turn,
-        )  # fmt: skip
-    spread(dofs, cdof, v, before, after)
-    cinert = take_rows(table, CINERT, 10)
-    add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
-    tree_solve.square_root(dofs, column, w.L, w.d, W)
+        tree = tree_motion(model.dofs, model.bodies, kin.cdof, kin.v, w.v_next)
+        rows = LoadedRows(w.contacts, blocks, w.impulse, w.J, w.rate, response)
+        unknown, feeds_back = add_row_derivatives(model, kin, tree, rows, RowDerivatives(outside, R[0], K, turn))
+    _add_smooth_forces(model, kin, w, gravcomp, outside, R, R_u)
+    W, Y = np.empty((nv, nv)), np.empty((m, nv))
+    tree_solve.square_root(model.dofs, model.column, w.L, w.d, W)
+    half = np.empty((m, nv))
     for r in range(m):
         for i in range(nv):
-            half[r * nv + i] = w.half[active[r], i]
-    times_lower_transposed(half.reshape(m, nv), W, Y)
-    A = _laws(active, blocks, w.impulse, w.sigma, w.G, int(w.counts[1]), slide)
+            half[r, i] = w.half[active[r], i]
+    times_lower_transposed(half, W, Y)
+    A = _laws(active, blocks, w.impulse, w.sigma, w.G, w.counts[1], slide)
     A_inverse, rank = invert(A.copy())
     ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
     return Linearization(
-        unknown, feeds_back, ambiguous, v_next, R, R_u, K, W, Y, A, A_inverse, slide, active, turn
+        unknown, feeds_back, ambiguous, w.v_next, R, R_u, K, W, Y, A, A_inverse, slide, active, turn
     )  # fmt: skip
 
 
 @numba.njit(cache=True, error_model="numpy")
-def forward(table: IntArray, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
+def _add_smooth_forces(
+    model: Model, kin: Kinematics, w: Workspace, gravcomp: Array, outside: Array, R: Array, R_u: Array
+) -> None:
+    """What everything but the motion of contacts adds to R: inertia, joint forces, gravity compensation."""
+    nv, h = kin.v.shape[0], model.h
+    room = np.zeros(15 * nv)
+    a, force, compensation = room[:nv], room[nv : 2 * nv], room[2 * nv : 3 * nv]
+    before, after = room[3 * nv : 9 * nv].reshape(nv, 6), room[9 * nv : 15 * nv].reshape(nv, 6)
+    for i in range(nv):
+        a[i] = (w.v_next[i] - kin.v[i]) / h
+        if gravcomp.shape[0]:
+            compensation[i] = gravcomp[0, i]
+            for j in range(nv):
+                R[0, i, j] += h * gravcomp[1 + i, j]
+    evaluate_forces(model.elements, force, kin.q, kin.v, kin.u, kin.tau, compensation)
+    _add_joint_forces(model, kin, a, R, R_u)
+    spread(model.dofs, kin.cdof, kin.v, before, after)
+    add_inverse_slopes(
+        model.dofs, model.bodies, kin.cdof, kin.cinert, model.gravity, before, after, kin.v, a, outside, -h, R[0], R[1]
+    )
+
+
+@numba.njit(cache=True, error_model="numpy")
+def forward(
+    table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array
+) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
-    nv, m, h = lin.W.shape[0], lin.Y.shape[0], take(table, OPTIONS)[TIMESTEP]
+    nv, m, h = lin.W.shape[0], lin.Y.shape[0], tape[DURATION]
     room = np.empty(2 * nv * nv + 2 * nv * m)
     P, product = room[: nv * nv].reshape(nv, nv), room[nv * nv : 2 * nv * nv].reshape(nv, nv)
     at = 2 * nv * nv + nv * m
@@ -177,10 +173,10 @@ def forward(table: IntArray, lin: Linearization, by_state: Array, by_u: Array) -
 
 @numba.njit(cache=True, error_model="numpy")
 def reverse(
-    table: IntArray, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
-) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    table: IntArray, tape: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
+) -> tuple[Array, Array, Array, Array, Array, Array]:
     """From ∂L/∂(q⁺, v⁺, λ) to ∂L/∂(q, v, tau, u), and the two vectors that parameters need: z = ∂L/∂R, s = −∂L/∂c."""
-    m, h = lin.Y.shape[0], take(table, OPTIONS)[TIMESTEP]
+    m, h = lin.Y.shape[0], tape[DURATION]
     y, by_q = dv.copy(), dq.copy()
     pull_back_integration(unpack(take(table, ELEMENTS))[1], lin.v_next, h, dq, y, by_q)
     z = lin.W @ (lin.W.T @ y)
@@ -215,23 +211,6 @@ def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
             for i in range(X.shape[1]):
                 a, b = X[r, i], X[r + 1, i]
                 X[r, i], X[r + 1, i] = xx * a + xy * b, xy * a + yy * b
-
-
-@numba.njit(cache=True, error_model="numpy")
-def _yield_to_limits(blocks: Records, G: Array, n: int) -> None:
-    """Dry friction that holds what a limit or an equality holds as well has no say: it slides, at a constant force.
-
-    Both rows have no velocity, and how they share the load is open; but whoever moves the limit moves the joint.
-    """
-    for b in range(blocks.shape[0]):
-        if blocks[b].kind != DRY or blocks[b].mode != STICKING:
-            continue
-        i = blocks[b].start
-        for c in range(blocks.shape[0]):
-            if (blocks[c].kind == LIMIT or blocks[c].kind == EQUALITY) and blocks[c].mode == STICKING:
-                for j in range(blocks[c].start, blocks[c].start + blocks[c].width):
-                    if G[i * n + j] ** 2 >= (1.0 - 1e-9) * G[i * n + i] * G[j * n + j]:
-                        blocks[b].mode = SLIDING
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -301,19 +280,17 @@ def _laws(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _add_joint_forces(
-    dofs: Records, column: IntArray, options: Array, elements: Array, M: Array, v: Array, a: Array, R: Array, R_u: Array
-) -> None:  # fmt: skip
+def _add_joint_forces(model: Model, kin: Kinematics, a: Array, R: Array, R_u: Array) -> None:
     """What springs, dampers, tendons and actuators add to R; and M + h·D, by which v itself enters."""
-    dof, quat, line, row = unpack(elements)
-    h = options[TIMESTEP]
+    dof, quat, line, row = unpack(model.elements)
+    dofs, column, M, v, h, implicit_h = model.dofs, model.column, kin.M, kin.v, model.h, model.implicit_h
     for k in range(dofs.shape[0]):
         damper, speed = dofs[k].damper, abs(v[k])
-        extra = options[IMPLICIT] * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
+        extra = implicit_h * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
         for e in range(dofs[k].address, dofs[k].address + dofs[k].count):
             R[1, k, column[e]] = M[e]
             R[1, column[e], k] = M[e]
-        R[1, k, k] += extra + h * (dof[k].dv + options[IMPLICIT] * dof[k].dvv * a[k])
+        R[1, k, k] += extra + h * (dof[k].dv + implicit_h * dof[k].dvv * a[k])
         R[0, k, k] += h * dof[k].dq
     for k in range(quat.shape[0]):
         if quat[k].spring[0] != 0.0 or quat[k].spring[1] != 0.0 or quat[k].spring[2] != 0.0:

@@ -1,6 +1,6 @@
-"""How an `ncp` step answers to friction, restitution, frictionloss and geom size.
+"""How a rigid contact step answers to friction, restitution, frictionloss and geom size.
 
-As for every input (see `gradient`), dv⁺ = P·R − T·C with C = B·K + c: here are R and C of these parameters.
+As for every input (see `linearization`), dv⁺ = P·R − T·C with C = B·K + c: here are R and C of these parameters.
 A pair takes the larger friction and restitution of its two geoms; where both are the same, each has half a share.
 """
 
@@ -13,39 +13,20 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.motion import contact_response
-from tangens.collision.rows import GEOM
 from tangens.collision.shapes import shape_motion
-from tangens.contact.rigid.bundle import (
-    ACTUATION,
-    APPLIED,
-    BIAS,
-    CDOF,
-    COM,
-    CONSTRAINTS,
-    FROZEN,
-    GEOM_XMAT,
-    GEOM_XPOS,
-    GEOMS,
-    MASS,
-    MEMORY,
-    OPTIONS,
-    PASSIVE,
-    QVEL,
-    TREE,
-    take,
-    take_hulls,
-    take_rows,
+from tangens.contact.rigid.assembly.constraint_row_derivatives import (
+    approach_of,
+    motion_of_contact,
+    pushes,
+    world_force,
 )
-from tangens.contact.rigid.constraints import unpack_constraints
-from tangens.contact.rigid.gradient import apply_B
-from tangens.contact.rigid.laws import BOX, DRY, EQUALITY, SLIDING
-from tangens.contact.rigid.options import IMPLICIT, ROWS, TIMESTEP
-from tangens.contact.rigid.rows import restitution_of
-from tangens.contact.rigid.slopes import approach_of, pushes, world_force
-from tangens.contact.rigid.tangents import spin_of_tangents
-from tangens.contact.rigid.workspace import carve
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.contact.rigid.assembly.tangents import spin_of_tangents
+from tangens.contact.rigid.assembly.targets import restitution_of
+from tangens.contact.rigid.gradients.linearization import apply_B
+from tangens.contact.rigid.memory.tape import open_tape
+from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
+from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
+from tangens.dynamics.chains import spread
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -58,19 +39,15 @@ _FRICTION, _RESTITUTION, _FRICTIONLOSS, _SIZE = range(4)
 
 @numba.njit(cache=True, error_model="numpy")
 def parameter_terms(
-    table: IntArray, nc: int, friction: Array, slide: Array, parameter: int
-) -> tuple[Array, Array]:  # fmt: skip
+    table: IntArray, tape: Array, response: Array, friction: Array, slide: Array, parameter: int
+) -> tuple[Array, Array]:
     """R (nv, n) and C (m, n) by one parameter with n entries; `friction` is that of each geom."""
-    dofs, bodies, _ = unpack_tree(take(table, TREE))
-    geoms, options = take(table, GEOMS).view(GEOM), take(table, OPTIONS)
-    v = take(table, QVEL)
-    nv, m, h = v.shape[0], slide.shape[0], options[TIMESTEP]
-    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
-    specs, _ = unpack_constraints(take(table, CONSTRAINTS))
+    model, kin, w = open_tape(table, tape)
+    geoms, specs, nv, m, h = model.geoms, model.specs, kin.v.shape[0], slide.shape[0], model.h
     count = nv if parameter == _FRICTIONLOSS else (3 if parameter == _SIZE else 1) * geoms.shape[0]
     R, C = np.zeros((nv, count)), np.zeros((m, count))
     r = 0
-    for b in range(int(w.counts[0])):
+    for b in range(w.blocks.shape[0]):
         block = w.blocks[b]
         first = block.start
         if not pushes(block):
@@ -88,17 +65,14 @@ def parameter_terms(
                     C[r + 1, contact.geom[side]] += share * _against(block, w.sigma, 0)
                     C[r + 2, contact.geom[side]] += share * _against(block, w.sigma, 1)
             elif parameter == _RESTITUTION and contact.bounces:
-                approach = approach_of(v, w.J[first])
+                approach = approach_of(kin.v, w.J[first])
                 largest = restitution_of(geoms, contact.geom)
                 for side in range(2):
                     own, other = geoms[contact.geom[side]].restitution, geoms[contact.geom[1 - side]].restitution
                     share = 0.0 if own < largest else (0.5 if own == other else 1.0)
                     C[r, contact.geom[side]] += share * approach
             elif parameter == _SIZE:
-                _add_size(
-                    table, dofs, bodies, geoms, options, contact, block, w.impulse, w.rate[first], w.v_next, v,
-                    w.J, R, C[r : r + 3],
-                )  # fmt: skip
+                _add_size(model, kin, w, response, contact, block, R, C[r : r + 3])
         r += block.width
     if parameter == _SIZE:
         apply_B(slide, C)
@@ -107,8 +81,9 @@ def parameter_terms(
 
 @numba.njit(cache=True, error_model="numpy")
 def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap: float) -> Array:
-    """∂gap/∂size of a contact between two geoms, shape (ngeom, 3)."""
-    geoms, gxpos, gxmat = take(table, GEOMS).view(GEOM), take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
+    """∂gap/∂size of a contact between two geoms where MuJoCo has just placed them, shape (ngeom, 3)."""
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
+    geoms = model.geoms
     out, moved, witness, outward = np.zeros((geoms.shape[0], 3)), np.empty((3, 3)), np.empty(3), np.empty(3)
     for side in range(2):
         sign, geom = 2.0 * side - 1.0, two if side else one
@@ -116,28 +91,24 @@ def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap
             witness[i] = p[i] + 0.5 * sign * gap * frame[i]
             outward[i] = -sign * frame[i]
         moved[:] = 0.0
-        shape_motion(geoms, geom, gxpos, gxmat, witness, outward, moved)
+        shape_motion(geoms, geom, kin.geom_xpos, kin.geom_xmat, witness, outward, moved)
         for k in range(3):
             out[geom, k] = sign * (frame[0] * moved[0, k] + frame[1] * moved[1, k] + frame[2] * moved[2, k])
     return out
 
 
 @numba.njit(cache=True, error_model="numpy")
-def timestep_terms(table: IntArray, nc: int, active: IntArray) -> tuple[Array, Array]:
-    """R (nv,) and K (m,) by the duration of the step."""
-    dofs, _, _ = unpack_tree(take(table, TREE))
-    options, v = take(table, OPTIONS), take(table, QVEL)
-    nv, h = v.shape[0], options[TIMESTEP]
-    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
-    R, K = np.empty(nv), np.zeros(active.shape[0])
-    passive, actuation, bias = take(table, PASSIVE), take(table, ACTUATION), take(table, BIAS)
-    applied = take(table, APPLIED)
+def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Array]:
+    """R (nv,) and K (rows,) by the duration of the step."""
+    model, kin, w = open_tape(table, tape)
+    dofs, v, nv, h = model.dofs, kin.v, kin.v.shape[0], model.h
+    R, K = np.empty(nv), np.zeros(rows)
     for i in range(nv):
         damper, speed = dofs[i].damper, abs(v[i])
-        slope = damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed if options[IMPLICIT] else 0.0
-        R[i] = passive[i] + actuation[i] - bias[i] + applied[i] - slope * (w.v_next[i] - v[i])
+        slope = damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed if model.implicit_h else 0.0
+        R[i] = kin.passive[i] + kin.actuation[i] - kin.bias[i] + kin.tau[i] - slope * (w.v_next[i] - v[i])
     r = 0
-    for b in range(int(w.counts[0])):
+    for b in range(w.blocks.shape[0]):
         block = w.blocks[b]
         if block.kind == DRY and block.mode == SLIDING:  # its impulse is a force times h
             R += w.J[block.start] * w.impulse[block.start] / h
@@ -170,26 +141,21 @@ def _share(values: Array, geom: IntArray, side: int, used: float) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def _add_size(
-    table: IntArray, dofs: Records, bodies: Records, geoms: Records, options: Array, contact: Any, block: Any,
-    impulse: Array, rate: float, v_next: Array, v: Array, J: Array, R: Array, C: Array,
-) -> None:  # fmt: skip
+    model: Model, kin: Kinematics, w: Workspace, response: Array, contact: Any, block: Any, R: Array, C: Array
+) -> None:
     """A larger geom moves the contact as a translation of its shape would, its body held."""
-    hulls, frozen = take_hulls(table), take_rows(table, FROZEN, 42)
-    gxpos, gxmat = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
-    cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
-    nv, first, p, frame = v.shape[0], block.start, contact.position, contact.frame
+    dofs, bodies, geoms, com, cdof = model.dofs, model.bodies, model.geoms, kin.com, kin.cdof
+    nv, first, p, frame, rate = kin.v.shape[0], block.start, contact.position, contact.frame, w.rate[block.start]
     D, moved, f = np.zeros((7, 6)), np.zeros((3, 3)), np.empty(6)
-    if frozen.shape[0] and not math.isnan(frozen[block.source, 0]):
-        D[:] = frozen[block.source].reshape(7, 6)
-    elif not contact_response(geoms, hulls, contact.geom, gxpos, gxmat, p, frame, contact.gap, D):
+    if not motion_of_contact(model, kin, response, contact, block.source, D):
         return
-    world_force(frame, impulse[first : first + 3], f)
+    world_force(frame, w.impulse[first : first + 3], f)
     one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
     spin, point_velocity = np.zeros((2, 3)), np.zeros((2, 3))  # relative, after and before the step
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, v_next, before, after)
+    spread(dofs, cdof, w.v_next, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[0], point_velocity[0])
-    spread(dofs, cdof, v, before, after)
+    spread(dofs, cdof, kin.v, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
     witness, outward = np.empty(3), np.empty(3)
     y0, y1, y2 = spin_of_tangents(frame)
@@ -198,7 +164,7 @@ def _add_size(
         for i in range(3):
             witness[i] = p[i] + 0.5 * sign * contact.gap * frame[i]
             outward[i] = -sign * frame[i]
-        shape_motion(geoms, contact.geom[side], gxpos, gxmat, witness, outward, moved)
+        shape_motion(geoms, contact.geom[side], kin.geom_xpos, kin.geom_xmat, witness, outward, moved)
         for k in range(3):
             s = moved[:, k].copy()
             change = sign * (D @ np.concatenate((s, np.zeros(3))))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.contact.rigid.memory.tape import Solved
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -20,6 +22,11 @@ class ContactForces(NamedTuple):
     impulse: Array
     h: float
 
+    @classmethod
+    def of(cls, solved: Solved) -> Self:
+        """Those on a tape."""
+        return cls(solved.contacts, solved.blocks, solved.impulse, solved.h)
+
     def values(self) -> Array:
         """Forces on geom 1, shape (nc, 3)."""
         touching = self.blocks[self.blocks["source"] >= 0]
@@ -28,7 +35,7 @@ class ContactForces(NamedTuple):
         out[touching["source"]] = np.einsum("cki,ck->ci", self._frames(touching), self.impulse[rows]) / self.h
         return out
 
-    def slopes(self, active: IntArray, d_impulse: Array, turn: Array | None) -> Array:
+    def derivative(self, active: IntArray, d_impulse: Array, turn: Array | None) -> Array:
         """∂(forces)/∂x, shape (nc, 3, n), from that of the active impulses; frames may turn."""
         out = np.zeros((len(self.contacts), 3, d_impulse.shape[1]))
         pushing, rows = self._pushing(active)

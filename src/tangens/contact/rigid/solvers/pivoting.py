@@ -17,10 +17,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.generalized_inverse import minimal_solution
-from tangens.contact.rigid.laws import BOX, DRY, EQUALITY, LIMIT, residual, velocity
-from tangens.contact.rigid.methods import FALLBACK, GUESS, PIVOTING
-from tangens.contact.rigid.sweeps import gauss_seidel, solve_in_place
+from tangens.contact.rigid.linalg.generalized_inverse import minimal_solution
+from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, LIMIT, residual, velocity
+from tangens.contact.rigid.solvers.methods import FALLBACK, GUESS, PIVOTING
+from tangens.contact.rigid.linalg.elimination import solve_in_place
+from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

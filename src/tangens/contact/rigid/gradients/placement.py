@@ -14,24 +14,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import GEOM, point_rows
-from tangens.contact.rigid.bundle import (
-    CINERT,
-    COM,
-    GEOMS,
-    GRAVITY,
-    MASS,
-    MEMORY,
-    OPTIONS,
-    QVEL,
-    take,
-    take_rows,
+from tangens.collision.rows import point_rows
+from tangens.contact.rigid.assembly.constraint_row_derivatives import (
+    LoadedRows,
+    RowDerivatives,
+    add_row_derivatives,
+    tree_motion,
 )
-from tangens.contact.rigid.options import ROWS, TIMESTEP
-from tangens.contact.rigid.slopes import add_constraint_slopes
-from tangens.contact.rigid.workspace import carve
+from tangens.contact.rigid.memory.tape import open_tape
+from tangens.contact.rigid.memory.views import open_kinematics, open_model
 from tangens.dynamics.chains import pack_long_tree, spread, unpack_tree
 from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.rotations import quat_rotate
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,35 +50,36 @@ def long_tree(m: mujoco.MjModel) -> LongTree:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def axes_of(long: LongTree, cdof: Array, xmat: Array) -> Array:
+def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     """Motion axes of all dofs of the long tree."""
     nv = long.real.shape[0]
     count = nv
     for b in range(long.sliding.shape[0]):
         count += 3 if long.sliding[b] >= 0 else 0
-    out = np.zeros((count, 6))
+    out, axis, unit = np.zeros((count, 6)), np.empty(3), np.zeros(3)
     for k in range(nv):
         out[long.real[k]] = cdof[k]
     for b in range(long.sliding.shape[0]):
         if long.sliding[b] >= 0:
-            R = xmat[long.parents[b]]
             for i in range(3):
-                for j in range(3):
-                    out[long.sliding[b] + i, 3 + j] = R[3 * j + i]
+                unit[:] = 0.0
+                unit[i] = 1.0
+                quat_rotate(xquat[long.parents[b]], unit, axis)
+                out[long.sliding[b] + i, 3:] = axis
     return out
 
 
 @numba.njit(cache=True, error_model="numpy")
 def placement_terms(
-    table: IntArray, nc: int, rows: int, long: LongTree, axes: Array
-) -> tuple[Array, Array, int]:  # fmt: skip
+    table: IntArray, tape: Array, response: Array, rows: int, long: LongTree
+) -> tuple[Array, Array, int]:
     """R (nv, nbody, 3) and K (rows, nbody, 3), and a contact that moves in an unknown way or −1."""
+    model, kin, w = open_tape(table, tape)
     dofs, bodies, _ = unpack_tree(long.tree)
-    options, v = take(table, OPTIONS), take(table, QVEL)
-    nv, h, n = v.shape[0], options[TIMESTEP], axes.shape[0]
-    w = carve(take(table, MEMORY), nv, take(table, MASS).shape[0], nc, int(options[ROWS]))
+    axes, v, h = _axes(long, kin.cdof, kin.xquat), kin.v, model.h
+    nv, n = v.shape[0], axes.shape[0]
     count = 0  # contacts come first; joints do not care where bodies sit
-    while count < int(w.counts[0]) and w.blocks[count].source >= 0:
+    while count < w.blocks.shape[0] and w.blocks[count].source >= 0:
         count += 1
     speed, speed_next, a = np.zeros(n), np.zeros(n), np.zeros(n)
     for k in range(nv):
@@ -92,16 +87,15 @@ def placement_terms(
         speed[i], speed_next[i], a[i] = v[k], w.v_next[k], (w.v_next[k] - v[k]) / h
     before, after, outside = np.empty((n, 6)), np.empty((n, 6)), np.zeros((n, 6))
     slopes, K = np.zeros((2, n, n)), np.zeros((2, rows, n))
-    spread(dofs, axes, speed_next, before, after)
-    unknown, _ = add_constraint_slopes(
-        table, dofs, bodies, axes, speed, before, after, w.contacts, w.blocks[:count], w.impulse, speed_next,
-        np.zeros((w.J.shape[0], n)), w.rate, outside, slopes[0], K, np.zeros((0, 3, n)),
+    loaded = LoadedRows(w.contacts, w.blocks[:count], w.impulse, np.zeros((w.J.shape[0], n)), w.rate, response)
+    unknown, _ = add_row_derivatives(
+        model, kin, tree_motion(dofs, bodies, axes, speed, speed_next), loaded,
+        RowDerivatives(outside, slopes[0], K, np.zeros((0, 3, n))),
     )  # fmt: skip
     spread(dofs, axes, speed, before, after)
     add_inverse_slopes(
-        dofs, bodies, axes, take_rows(table, CINERT, 10), take(table, GRAVITY), before, after, speed, a, outside, -h,
-        slopes[0], slopes[1],
-    )  # fmt: skip
+        dofs, bodies, axes, kin.cinert, model.gravity, before, after, speed, a, outside, -h, slopes[0], slopes[1]
+    )
     nbody = long.sliding.shape[0]
     R, out = np.zeros((nv, nbody, 3)), np.zeros((rows, nbody, 3))
     for b in range(nbody):
@@ -115,13 +109,13 @@ def placement_terms(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def gap_by_placement(
-    table: IntArray, one: int, two: int, p: Array, frame: Array, long: LongTree, axes: Array
-) -> Array:  # fmt: skip
-    """∂gap/∂placement of a contact between two geoms, shape (nbody, 3)."""
+def gap_by_placement(table: IntArray, one: int, two: int, p: Array, frame: Array, long: LongTree) -> Array:
+    """∂gap/∂placement of a contact between two geoms where MuJoCo has just placed them, shape (nbody, 3)."""
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
     dofs, bodies, _ = unpack_tree(long.tree)
-    geoms, J = take(table, GEOMS).view(GEOM), np.zeros((3, axes.shape[0]))
-    point_rows(dofs, bodies, geoms[one].body, geoms[two].body, p, frame, axes, take_rows(table, COM, 3), J)
+    axes, geoms = _axes(long, kin.cdof, kin.xquat), model.geoms
+    J = np.zeros((3, axes.shape[0]))
+    point_rows(dofs, bodies, geoms[one].body, geoms[two].body, p, frame, axes, kin.com, J)
     out = np.zeros((long.sliding.shape[0], 3))
     for b in range(long.sliding.shape[0]):
         if long.sliding[b] >= 0:

@@ -1,4 +1,7 @@
-"""How the rows of contacts and other constraints, their forces and their targets change with q and v."""
+"""Derivatives of constraint rows: how J, the forces Jᵀ·λ and the targets change with q and v.
+
+They are taken along the columns of a kinematic tree, which may be the scene's own or a longer one (`placement`).
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.motion import contact_response
-from tangens.collision.rows import GEOM
-from tangens.contact.rigid.bundle import (
-    COM,
-    CONSTRAINTS,
-    FROZEN,
-    GEOM_XMAT,
-    GEOM_XPOS,
-    GEOMS,
-    QPOS,
-    XPOS,
-    XQUAT,
-    take,
-    take_hulls,
-    take_rows,
-)
-from tangens.contact.rigid.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD, unpack_constraints
-from tangens.contact.rigid.laws import BREAKING, DRY, SLIDING
-from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, tie_points
-from tangens.contact.rigid.tangents import spin_of_tangents
+from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value, polynomial, tie_points
+from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD
+from tangens.contact.rigid.assembly.tangents import spin_of_tangents
+from tangens.contact.rigid.memory.structs import struct
+from tangens.contact.rigid.memory.views import Kinematics, Model
+from tangens.contact.rigid.problem.contact_problem import BREAKING, DRY, SLIDING
 from tangens.dynamics.chains import spread
 from tangens.dynamics.rotations import right_jacobian_inverse
 
@@ -43,69 +33,139 @@ def pushes(block: Any) -> bool:
     return not (block.mode == BREAKING or (block.kind == DRY and block.mode == SLIDING))
 
 
-@numba.njit(cache=True, error_model="numpy")
-def add_constraint_slopes(
-    table: IntArray, dofs: Records, bodies: Records, cdof: Array, v: Array, before: Array, after: Array,
-    contacts: Records, blocks: Records, impulse: Array, v_next: Array, J: Array, rate: Array, outside: Array, R: Array,
-    K: Array, turn: Array,
-) -> tuple[int, bool]:  # fmt: skip
-    """How the rows and their forces change with q, and their targets with q and v; `before`, `after` are of v⁺.
+@struct
+class TreeMotion:
+    """A kinematic tree with its motion axes, before and after the step."""
 
-    `table` is a `Bundle`'s; the tree and its motion axes may be longer ones. Returns the first contact that moves in an
-    unknown way, or −1, and whether targets depend on v.
+    dofs: Records
+    bodies: Records
+    cdof: Array
+    v: Array
+    v_next: Array
+    before: Array
+    """Spatial velocities at v⁺ before the group of each dof, (nv, 6)."""
+    after: Array
+    """And after it."""
+
+
+@struct
+class LoadedRows:
+    """Rows of a contact problem with the impulses that act along them."""
+
+    contacts: Records
+    blocks: Records
+    impulse: Array
+    J: Array
+    rate: Array
+    """∂target/∂(what a row measures)."""
+    response: Array
+    """How contacts move with their bodies, (7, 6) each, flat; NaN or nothing at all for the exact motion."""
+
+
+@struct
+class RowDerivatives:
+    """What is filled in, by columns of the tree."""
+
+    outside: Array
+    """Spatial impulses on each dof's body and all beyond it, (nv, 6): their own change is left to RNEA."""
+    R: Array
+    """∂(Jᵀ·λ)/∂q by the motion of contact points and frames, (nv, nv)."""
+    K: Array
+    """∂(J·v⁺ + target)/∂q and /∂v of the rows that push, (2, m, nv)."""
+    turn: Array
+    """How contact frames turn, (nc, 3, nv); empty if nobody asks."""
+
+
+@numba.njit(cache=True, error_model="numpy")
+def tree_motion(dofs: Records, bodies: Records, cdof: Array, v: Array, v_next: Array) -> TreeMotion:
+    """Velocities of the tree at v⁺."""
+    before, after = np.empty((v.shape[0], 6)), np.empty((v.shape[0], 6))
+    spread(dofs, cdof, v_next, before, after)
+    return TreeMotion(dofs, bodies, cdof, v, v_next, before, after)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def add_row_derivatives(
+    model: Model, kin: Kinematics, tree: TreeMotion, rows: LoadedRows, out: RowDerivatives
+) -> tuple[int, bool]:
+    """Add the derivatives of all rows that push.
+
+    Returns the first contact that moves in an unknown way, or −1, and whether targets depend on v.
     """
-    geoms, hulls, frozen = take(table, GEOMS).view(GEOM), take_hulls(table), take_rows(table, FROZEN, 42)
-    gxpos, gxmat, com = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9), take_rows(table, COM, 3)
-    xpos, xquat, q = take_rows(table, XPOS, 3), take_rows(table, XQUAT, 4), take(table, QPOS)
-    specs, entries = unpack_constraints(take(table, CONSTRAINTS))
-    nv = v.shape[0]
-    D, f, chain = np.zeros((7, 6)), np.empty(6), np.empty(nv, dtype=np.int64)
-    work, no_turn = np.empty((nv, 12)), np.empty((3, nv))
-    points = np.empty((2, 3))
-    feeds_back = False
+    K, outside, nv = out.K, out.outside, tree.v.shape[0]
+    D, f, work = np.zeros((7, 6)), np.empty(6), np.empty((nv, 12))
+    chain, no_turn, feeds_back = np.empty(nv, dtype=np.int64), np.empty((3, nv)), False
     r = 0  # row of K
-    for b in range(blocks.shape[0]):
-        block = blocks[b]
+    for b in range(rows.blocks.shape[0]):
+        block = rows.blocks[b]
         if not pushes(block):
             continue
         first, width = block.start, block.width
         if block.source >= 0:
             c = block.source
-            contact = contacts[c]
-            if frozen.shape[0] and not math.isnan(frozen[c, 0]):
-                D[:] = frozen[c].reshape(7, 6)
-            elif not contact_response(
-                geoms, hulls, contact.geom, gxpos, gxmat, contact.position, contact.frame, contact.gap, D
-            ):
+            contact = rows.contacts[c]
+            if not motion_of_contact(model, kin, rows.response, contact, c, D):
                 return c, False
-            world_force(contact.frame, impulse[first : first + 3], f)
-            one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
-            _push(bodies, one, two, com, contact.position, contact.position, f, outside)
+            world_force(contact.frame, rows.impulse[first : first + 3], f)
+            one, two = model.geoms[contact.geom[0]].body, model.geoms[contact.geom[1]].body
+            _push(tree.bodies, one, two, kin.com, contact.position, contact.position, f, outside)
             _contact_terms(
-                dofs, bodies, one, two, contact.position, contact.frame, D, f, cdof, com, before, after, rate[first],
-                chain, work, R, K[0, r : r + 3], turn[c] if turn.shape[0] else no_turn,
+                tree, kin.com, one, two, contact, D, f, rows.rate[first], chain, work, out.R, K[0, r : r + 3],
+                out.turn[c] if out.turn.shape[0] else no_turn,
             )  # fmt: skip
             if contact.gain != 0.0:
                 feeds_back = True
-                _feedback(dofs, bodies, one, two, contact, D, cdof, com, v, J[first], K[0, r], K[1, r])
+                _feedback(tree, kin.com, one, two, contact, D, rows.J[first], K[0, r], K[1, r])
         else:
-            spec = specs[-1 - block.source]
-            if spec.shape in (CONNECT, WELD):
-                tie_points(spec, xpos, xquat, points)
-                f[:] = 0.0
-                for i in range(width):
-                    f[i] = -impulse[first + i]  # on body 1
-                _push(bodies, spec.body[0], spec.body[1], com, points[0], points[1], f, outside)
-                _tie_terms(dofs, bodies, spec, points, f, cdof, com, before, after, R, K[0, r : r + width])
-            elif spec.shape == LINE_EQUAL:
-                _equality_terms(spec, entries, q, v_next, impulse[first], R, K[0, r])
-            elif spec.shape == BALL_LIMIT:
-                _ball_terms(spec, q, v_next, impulse[first], R, K[0, r])
+            _constraint_terms(model, kin, tree, rows, block, f, outside, out.R, K[0, r : r + width])
             for i in range(width):
                 for k in range(nv):
-                    K[0, r + i, k] += rate[first + i] * J[first + i, k]
+                    K[0, r + i, k] += rows.rate[first + i] * rows.J[first + i, k]
         r += width
-    for k in range(nv - 1, -1, -1):
+    _sum_up(tree.dofs, outside)
+    return -1, feeds_back
+
+
+@numba.njit(cache=True, error_model="numpy")
+def motion_of_contact(
+    model: Model, kin: Kinematics, response: Array, contact: Any, c: int, D: Array
+) -> bool:
+    """Fill D (7, 6) with how contact c moves with its bodies; False if that is not known."""
+    if response.shape[0] and not math.isnan(response[c, 0]):
+        D[:] = response[c].reshape(7, 6)
+        return True
+    found: bool = contact_response(
+        model.geoms, model.hulls, contact.geom, kin.geom_xpos, kin.geom_xmat, contact.position, contact.frame,
+        contact.gap, D,
+    )  # fmt: skip
+    return found
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _constraint_terms(
+    model: Model, kin: Kinematics, tree: TreeMotion, rows: LoadedRows, block: Any, f: Array, outside: Array, R: Array,
+    K: Array,
+) -> None:  # fmt: skip
+    """Of a constraint besides contact."""
+    spec, first = model.specs[-1 - block.source], block.start
+    if spec.shape in (CONNECT, WELD):
+        points = np.empty((2, 3))
+        tie_points(spec, kin.xpos, kin.xquat, points)
+        f[:] = 0.0
+        for i in range(block.width):
+            f[i] = -rows.impulse[first + i]  # on body 1
+        _push(tree.bodies, spec.body[0], spec.body[1], kin.com, points[0], points[1], f, outside)
+        _tie_terms(tree, kin.com, spec, points, f, R, K)
+    elif spec.shape == LINE_EQUAL:
+        _equality_terms(spec, model.entries, kin.q, tree.v_next, rows.impulse[first], R, K[0])
+    elif spec.shape == BALL_LIMIT:
+        _ball_terms(spec, kin.q, tree.v_next, rows.impulse[first], R, K[0])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _sum_up(dofs: Records, outside: Array) -> None:
+    """Let each dof carry what acts on all bodies beyond it."""
+    for k in range(dofs.shape[0] - 1, -1, -1):
         parent = dofs[k].parent
         if k == dofs[k].last:
             for j in range(dofs[k].first, k):
@@ -114,7 +174,6 @@ def add_constraint_slopes(
         if parent >= 0 and k == dofs[k].first:
             for i in range(6):
                 outside[parent, i] += outside[k, i]
-    return -1, feeds_back
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -146,10 +205,12 @@ def _push(
 
 @numba.njit(cache=True, error_model="numpy")
 def _contact_terms(
-    dofs: Records, bodies: Records, one: int, two: int, p: Array, frame: Array, D: Array, f: Array, cdof: Array,
-    com: Array, before: Array, after: Array, rate: float, chain: IntArray, work: Array, R: Array, K: Array, turn: Array,
+    tree: TreeMotion, com: Array, one: int, two: int, contact: Any, D: Array, f: Array, rate: float, chain: IntArray,
+    work: Array, R: Array, K: Array, turn: Array,
 ) -> None:  # fmt: skip
     """Add ∂(Jᵀλ)/∂q by the contact's own motion to R (the rest is `outside`), and ∂(J·v⁺ + target)/∂q to K (3, nv)."""
+    dofs, bodies, cdof, before, after = tree.dofs, tree.bodies, tree.cdof, tree.before, tree.after
+    p, frame = contact.position, contact.frame
     b0, b1 = bodies[one], bodies[two]
     k0, k1 = b0.last_dof, b1.last_dof
     root = b1.root if k1 >= 0 else b0.root
@@ -242,16 +303,15 @@ def _contact_terms(
 
 @numba.njit(cache=True, error_model="numpy")
 def _feedback(
-    dofs: Records, bodies: Records, one: int, two: int, contact: Any, D: Array, cdof: Array, com: Array, v: Array,
-    J: Array, by_q: Array, by_v: Array,
-) -> None:  # fmt: skip
+    tree: TreeMotion, com: Array, one: int, two: int, contact: Any, D: Array, J: Array, by_q: Array, by_v: Array
+) -> None:
     """Restitution and damping make the target depend on the velocity of approach."""
-    nv = v.shape[0]
-    before, after, rows, unused = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((3, nv)), np.zeros((nv, nv))
-    spread(dofs, cdof, v, before, after)
+    nv = tree.v.shape[0]
+    rows, unused = np.zeros((3, nv)), np.zeros((nv, nv))
+    approaching = tree_motion(tree.dofs, tree.bodies, tree.cdof, tree.v, tree.v)
     _contact_terms(
-        dofs, bodies, one, two, contact.position, contact.frame, D, np.zeros(6), cdof, com, before, after, 0.0,
-        np.empty(nv, dtype=np.int64), np.empty((nv, 12)), unused, rows, np.zeros((3, nv)),
+        approaching, com, one, two, contact, D, np.zeros(6), 0.0, np.empty(nv, dtype=np.int64), np.empty((nv, 12)),
+        unused, rows, np.zeros((3, nv)),
     )  # fmt: skip
     for k in range(nv):
         by_q[k] += contact.gain * rows[0, k]
@@ -268,11 +328,9 @@ def approach_of(v: Array, normal_row: Array) -> float:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _tie_terms(
-    dofs: Records, bodies: Records, spec: Any, points: Array, f: Array, cdof: Array, com: Array, before: Array,
-    after: Array, R: Array, K: Array,
-) -> None:  # fmt: skip
+def _tie_terms(tree: TreeMotion, com: Array, spec: Any, points: Array, f: Array, R: Array, K: Array) -> None:
     """As for a contact, but each side has a point of its own, fixed in its body, and the axes are the world's."""
+    dofs, bodies, cdof, before, after = tree.dofs, tree.bodies, tree.cdof, tree.before, tree.after
     weld = spec.shape == WELD
     for side in range(2):
         body = bodies[spec.body[side]]

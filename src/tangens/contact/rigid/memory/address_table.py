@@ -1,7 +1,8 @@
-"""Many arrays as one: a table of addresses, for compiled code that takes dozens of arrays in every step.
+"""Where arrays stand in memory: one table of addresses, for compiled code that reads dozens of arrays in every step.
 
 Each array that a call of compiled code takes costs time of its own, more than a small robot's share of the work. So all
-of them are handed over at once, as the places in memory where they stand: ours, and those that MuJoCo fills.
+of them are handed over at once, as the places in memory where they stand: ours, and those that MuJoCo fills. A table
+belongs to one scratch, so it is never copied or pickled.
 """
 
 from __future__ import annotations
@@ -18,33 +19,31 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tangens.collision.shapes import Hulls
-
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _OURS = (
-    "tree", "geoms", "face_normals", "faces", "corners", "constraints", "options", "quats", "gravity", "arena_layout",
-    "elements", "gravcomp", "gravcomp_q", "frozen", "memory", "warm", "arena", "geom_gap",
+    "tree", "geoms", "face_normals", "faces", "corners", "constraints", "settings", "joints", "gravity", "elements",
+    "geom_gap", "arena_layout", "arena",
 )  # fmt: skip
-FILLED_BY_MUJOCO = (
-    "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos", "xquat", "qfrc_passive", "qfrc_actuator",
-    "qfrc_bias", "qpos", "qvel", "ctrl", "qfrc_applied",
+KINEMATICS = (
+    "qpos", "qvel", "ctrl", "qfrc_applied", "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos",
+    "xquat", "qfrc_passive", "qfrc_actuator", "qfrc_bias",
 )  # fmt: skip
-_NAMES = _OURS + FILLED_BY_MUJOCO
+"""Arrays of `mujoco.MjData` that a step reads, in the order of a tape."""
+_NAMES = _OURS + KINEMATICS
 (
-    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, OPTIONS, QUATS, GRAVITY, ARENA_LAYOUT,
-    ELEMENTS, GRAVCOMP, GRAVCOMP_Q, FROZEN, MEMORY, WARM, ARENA, GEOM_GAP,
-    MASS, CDOF, CINERT, COM, GEOM_XPOS, GEOM_XMAT, XPOS, XQUAT, PASSIVE, ACTUATION,
-    BIAS, QPOS, QVEL, CTRL, APPLIED,
-) = range(len(_NAMES))  # fmt: skip
+    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, GEOM_GAP, ARENA_LAYOUT,
+    ARENA,
+) = range(len(_OURS))  # fmt: skip
+FIRST_OF_KINEMATICS = len(_OURS)
 
 
-class Bundle:
-    """Keeps arrays alive; `table` says where each begins, and how many numbers it has."""
+class AddressTable:
+    """Keeps arrays alive; `addresses` says where each begins, and how many numbers it has."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.table = np.zeros((len(_NAMES), 2), dtype=np.int64)
+        self.addresses = np.zeros((len(_NAMES), 2), dtype=np.int64)
         self._kept: dict[str, NDArray[Any]] = {}
         for name, array in arrays.items():
             self.put(name, array)
@@ -54,10 +53,10 @@ class Bundle:
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} must be contiguous")
         self._kept[name] = array
-        self.table[_NAMES.index(name)] = array.ctypes.data, array.nbytes // 8
+        self.addresses[_NAMES.index(name)] = array.ctypes.data, array.nbytes // 8
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._kept[name]
+    def __contains__(self, name: str) -> bool:
+        return name in self._kept
 
 
 @intrinsic
@@ -72,22 +71,14 @@ def _pointer(_context: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
 
 @numba.njit(cache=True, error_model="numpy")
 def take(table: IntArray, field: int) -> Array:
-    """One array of the bundle, flat."""
+    """One array of the table, flat."""
     return numba.carray(_pointer(table[field, 0]), (table[field, 1],))
 
 
 @numba.njit(cache=True, error_model="numpy")
 def take_rows(table: IntArray, field: int, width: int) -> Array:
-    """One array of the bundle, with rows of the given width."""
+    """One array of the table, with rows of the given width."""
     return numba.carray(_pointer(table[field, 0]), (table[field, 1] // width, width))
-
-
-@numba.njit(cache=True, error_model="numpy")
-def take_hulls(table: IntArray) -> Hulls:
-    """The faces of all convex hulls."""
-    return Hulls(
-        take_rows(table, FACE_NORMALS, 3), take(table, FACES).view(np.int64), take_rows(table, CORNERS, 3)
-    )  # fmt: skip
 
 
 _CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom", "dim")
@@ -95,7 +86,7 @@ _CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom", "dim")
 
 @cache
 def contact_layout() -> tuple[int, ...]:
-    """Where the fields of a contact stand in MuJoCo's memory: see `detection` for their order and units."""
+    """Where the fields of a contact stand in MuJoCo's memory: see `assembly.contacts` for their order and units."""
     m = mujoco.MjModel.from_xml_string(
         "<mujoco><worldbody><geom size='1'/><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     )

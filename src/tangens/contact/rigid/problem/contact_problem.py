@@ -24,6 +24,8 @@ BREAKING, STICKING, SLIDING = 0, 1, 2
 """Modes of a block: no impulse; impulse inside its bounds; impulse on its bound while moving."""
 MODE_NAMES = ("breaking", "sticking", "sliding")
 
+_PARALLEL = 1.0 - 1e-9  # squared cosine of two rows that measure the same: 1, but for rounding
+
 BLOCK = np.dtype(
     [
         ("kind", np.int64),
@@ -136,6 +138,23 @@ def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
             # without friction nothing ever sticks, even where nothing moves
             slides = block.bound == 0.0 or math.sqrt(x * x + y * y) > block.bound * impulse[a]
             block.mode = SLIDING if slides else STICKING
+
+
+@numba.njit(cache=True, error_model="numpy")
+def yield_to_limits(G: Array, blocks: Records) -> None:
+    """Dry friction that holds what a limit or an equality holds as well has no say: it slides, at a constant force.
+
+    Both rows have no velocity, and how they share the load is open; but whoever moves the limit moves the joint.
+    """
+    for b in range(blocks.shape[0]):
+        if blocks[b].kind != DRY or blocks[b].mode != STICKING:
+            continue
+        i = blocks[b].start
+        for c in range(blocks.shape[0]):
+            if (blocks[c].kind == LIMIT or blocks[c].kind == EQUALITY) and blocks[c].mode == STICKING:
+                for j in range(blocks[c].start, blocks[c].start + blocks[c].width):
+                    if G[i, j] ** 2 >= _PARALLEL * G[i, i] * G[j, j]:
+                        blocks[b].mode = SLIDING
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -10,27 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import polish
-from tangens.collision.rows import GEOM, point_rows
-from tangens.contact.rigid.bundle import (
-    ARENA,
-    ARENA_LAYOUT,
-    CDOF,
-    COM,
-    GEOM_GAP,
-    GEOM_XMAT,
-    GEOM_XPOS,
-    GEOMS,
-    OPTIONS,
-    QVEL,
-    TREE,
-    take,
-    take_hulls,
-    take_rows,
-)
-from tangens.contact.rigid.options import MARGIN, TIMESTEP
-from tangens.contact.rigid.tangents import set_tangents
-from tangens.contact.rigid.workspace import CONTACT_RECORD
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.collision.rows import point_rows
+from tangens.contact.rigid.assembly.tangents import set_tangents
+from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, GEOM_GAP, take
+from tangens.contact.rigid.memory.settings import MARGIN
+from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
+from tangens.dynamics.chains import spread
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -38,20 +23,19 @@ Records = NDArray[np.void]
 
 # Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last three count in int32.
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, DIMENSION, STRIDE32 = range(8)
-_POLISHED = 2e-3  # contacts that come so close within the step are worth correcting [m]
+_REFINED = 2e-3  # contacts that come so close within the step are worth correcting [m]
 _MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
 
 
 @numba.njit(cache=True, error_model="numpy")
-def set_margins(table: IntArray) -> None:
+def set_margins(table: IntArray, h: float) -> None:
     """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
-    dofs, bodies, _ = unpack_tree(take(table, TREE))
-    geoms, options = take(table, GEOMS).view(GEOM), take(table, OPTIONS)
-    cdof, com, xpos = take_rows(table, CDOF, 6), take_rows(table, COM, 3), take_rows(table, GEOM_XPOS, 3)
-    gap, most = take(table, GEOM_GAP), options[MARGIN]
-    nv, ahead = dofs.shape[0], _AHEAD * options[TIMESTEP]
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
+    dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
+    gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
+    nv, ahead = dofs.shape[0], _AHEAD * h
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(table, QVEL), before, after)
+    spread(dofs, kin.cdof, kin.v, before, after)
     for g in range(geoms.shape[0]):
         body = bodies[geoms[g].body]
         k, speed = body.last_dof, 0.0
@@ -64,26 +48,22 @@ def set_margins(table: IntArray) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def polish_contacts(table: IntArray, nc: int) -> None:
+def refine_contacts(table: IntArray, nc: int, h: float) -> None:
     """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
-    dofs, bodies, _ = unpack_tree(take(table, TREE))
-    geoms, h = take(table, GEOMS).view(GEOM), take(table, OPTIONS)[TIMESTEP]
-    hulls = take_hulls(table)
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
     layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
-    arena32 = arena.view(np.int32)
-    gxpos, gxmat = take_rows(table, GEOM_XPOS, 3), take_rows(table, GEOM_XMAT, 9)
-    cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
-    nv = dofs.shape[0]
+    arena32, nv = arena.view(np.int32), model.dofs.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(table, QVEL), before, after)
+    spread(model.dofs, kin.cdof, kin.v, before, after)
     contact = np.zeros(1, dtype=CONTACT_RECORD)
     for c in range(nc):
         _read_contact(arena, arena32, layout, c, contact[0])
-        if contact[0].gap + h * normal_velocity(bodies, geoms, com, after, contact[0]) < _POLISHED:
+        if contact[0].gap + h * normal_velocity(model, kin, after, contact[0]) < _REFINED:
             base = c * layout[STRIDE]
             p = arena[base + layout[POSITION] : base + layout[POSITION] + 3]
             frame = arena[base + layout[FRAME] : base + layout[FRAME] + 9]
-            gap = polish(geoms, hulls, contact[0].geom, gxpos, gxmat, p, frame, contact[0].gap)
+            pair = contact[0].geom
+            gap = polish(model.geoms, model.hulls, pair, kin.geom_xpos, kin.geom_xmat, p, frame, contact[0].gap)
             arena[base + layout[DISTANCE]] = gap
 
 
@@ -99,10 +79,9 @@ def read_contacts(table: IntArray, contacts: Records) -> None:
 @numba.njit(cache=True, error_model="numpy")
 def bouncing_normals(table: IntArray, nc: int) -> Array:
     """Index, gap, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
-    dofs, bodies, _ = unpack_tree(take(table, TREE))
-    geoms, layout, arena = take(table, GEOMS).view(GEOM), take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
-    cdof, com, arena32 = take_rows(table, CDOF, 6), take_rows(table, COM, 3), arena.view(np.int32)
-    nv, count = dofs.shape[0], 0
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
+    geoms, layout, arena = model.geoms, take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32, nv, count = arena.view(np.int32), model.dofs.shape[0], 0
     contact, out = np.zeros(1, dtype=CONTACT_RECORD), np.zeros((nc, 4 + nv))
     rows = np.empty((3, nv))
     for c in range(nc):
@@ -110,13 +89,18 @@ def bouncing_normals(table: IntArray, nc: int) -> Array:
         one, two = contact[0].geom[0], contact[0].geom[1]
         if geoms[one].restitution > 0.0 or geoms[two].restitution > 0.0:
             rows[:] = 0.0
-            point_rows(
-                dofs, bodies, geoms[one].body, geoms[two].body, contact[0].position, contact[0].frame, cdof, com, rows
-            )  # fmt: skip
+            contact_rows(model, kin, contact[0], rows)
             out[count, 0], out[count, 1], out[count, 2], out[count, 3] = c, contact[0].gap, one, two
             out[count, 4:] = rows[0]
             count += 1
     return out[:count]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def contact_rows(model: Model, kin: Kinematics, contact: Any, J: Array) -> None:
+    """Add the three rows of a contact to J."""
+    one, two = model.geoms[contact.geom[0]].body, model.geoms[contact.geom[1]].body
+    point_rows(model.dofs, model.bodies, one, two, contact.position, contact.frame, kin.cdof, kin.com, J)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -135,9 +119,9 @@ def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def normal_velocity(bodies: Records, geoms: Records, com: Array, after: Array, contact: Any) -> float:
-    """Velocity of a contact along its normal, its target added."""
-    total = contact.target
+def normal_velocity(model: Model, kin: Kinematics, after: Array, contact: Any) -> float:
+    """Velocity of a contact along its normal, its target added; `after` are the bodies' velocities."""
+    bodies, geoms, com, total = model.bodies, model.geoms, kin.com, contact.target
     p, n = contact.position, contact.frame
     for side in range(2):
         body = bodies[geoms[contact.geom[side]].body]
