@@ -259,9 +259,11 @@ class TestBounces:
         errors = gradient_errors(simulator, sample, ("q", "v", "tau"), step=1e-6)
         assert max(errors.values()) < 1e-6, errors
         names = ("restitution", "friction", "mass", "gravity", "size", "placement")
-        found = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-6)
+        # A step of 1e-4 leaves the impact well inside the time step. ∂q⁺/∂gravity is only 7e-6: next to it, q rounded
+        # to 1e-17 m over the step is an error of 1e-7 (and of 1e-5 for a step of 1e-6).
+        found = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-4)
         assert max(found[f"v/{name}"] for name in names) < 1e-6, found
-        assert max(found.values()) < 1e-5, found  # ∂q⁺ is small next to the rounding of q
+        assert max(found.values()) < 1e-5, found
 
     def test_the_height_after_a_resolved_bounce_is_smooth_in_the_start(self) -> None:
         scene = tg.scenes.ball()
