@@ -13,7 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tangens import optimize, scenes
-from tangens.contact import CONTACT_MODELS, Bilevel, ContactModel, Lcp, Ncp, SingleLevel, Smoothed
+from tangens.contact import (
+    CONTACT_MODELS,
+    Bilevel,
+    ComplementarityAware,
+    ContactModel,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    GradientRule,
+    Lcp,
+    Ncp,
+    Randomized,
+    Relaxed,
+    SingleLevel,
+    Smoothed,
+)
 from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
@@ -36,15 +51,22 @@ __version__ = "0.1.0"
 __all__ = [
     "CONTACT_MODELS",
     "Bilevel",
+    "ComplementarityAware",
     "ContactModel",
     "Contacts",
+    "ContinuousBounce",
     "Error",
+    "Exact",
+    "FixedContacts",
+    "GradientRule",
     "Gradients",
     "Jacobian",
     "Lcp",
     "Ncp",
     "NotDifferentiable",
     "OptionError",
+    "Randomized",
+    "Relaxed",
     "Scene",
     "SceneError",
     "Simulator",
