@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tangens.cli import bench, check, demo, gradient, reproduce, simulate
 from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED, console, errors
 from tangens.errors import Error
-from tangens.report import write_json
+from tangens.lab.report import write_json
 
 _COMMANDS = {
     "demo": demo,

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tangens.bench import BENCHES, BenchRequest
-from tangens.bench.timing import one_core
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
 from tangens.errors import OptionError
+from tangens.lab.bench import BENCHES, BenchRequest
+from tangens.lab.bench.timing import one_core
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

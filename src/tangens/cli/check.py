@@ -11,10 +11,10 @@ import numpy as np
 from tangens import robots
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene, console, progress, table
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.report import environment
+from tangens.lab.report import environment
 from tangens.scene import Scene
 from tangens.simulate import Simulator
-from tangens.verify import agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
+from tangens.testing import agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
 
 PHYSICS, DERIVATIVES = 1e-9, 1e-6
 

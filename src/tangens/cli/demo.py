@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run the demonstration."""
-    from tangens import demo
+    from tangens.lab import demo
 
     out = Path(args.out)
     try:

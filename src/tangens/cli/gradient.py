@@ -17,9 +17,9 @@ from tangens.cli.common import (
     contact_choice,
     table,
 )
-from tangens.report import environment
+from tangens.lab.report import environment
 from tangens.simulate import Simulator
-from tangens.verify import Sample, gradient_errors, parameter_errors, random_sample
+from tangens.testing import Sample, gradient_errors, parameter_errors, random_sample
 
 TOLERANCE = 1e-6
 

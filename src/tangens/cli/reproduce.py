@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run the experiments and print their rows."""
-    from tangens.papers import PAPERS
+    from tangens.lab.papers import PAPERS
 
     effort = "quick" if args.quick else "full" if args.full else "normal"
     out = Path(args.out) / args.name

@@ -19,7 +19,7 @@ from tangens.cli.common import (
     table,
 )
 from tangens.errors import OptionError
-from tangens.report import environment, new_figure, save_figure
+from tangens.lab.report import environment, new_figure, save_figure
 from tangens.results import Trajectory
 from tangens.scene import Scene
 from tangens.simulate import Simulator
