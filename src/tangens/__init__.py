@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tangens import optimize, scenes
 from tangens.contact import CONTACT_MODELS, Bilevel, ContactModel, Lcp, Ncp, SingleLevel, Smoothed
-from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
+from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
@@ -42,6 +42,7 @@ __all__ = [
     "Gradients",
     "Jacobian",
     "Lcp",
+    "MissingExtra",
     "Ncp",
     "NotDifferentiable",
     "OptionError",

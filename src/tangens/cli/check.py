@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tangens import robots
-from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene, console, progress, table
+from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene
+from tangens.cli.terminal import coloured, progress, say, table
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.lab.report import environment
 from tangens.scene import Scene
@@ -43,13 +44,13 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             bar.update(task, advance=1, refresh=True)
     rows = [
         [r["name"], r["nv"], f"{r['load_s']:.2f}", f"{r['physics']:.1e}", f"{r['state']:.1e}",
-         f"{r['parameters']:.1e}", "[green]ok[/]" if r["ok"] else "[red]no[/]"]
+         f"{r['parameters']:.1e}", coloured("ok", "green") if r["ok"] else coloured("no", "red")]
         for r in results
     ]  # fmt: skip
     columns = ("robot", "nv", "load [s]", "MuJoCo", "∂/∂(q, v, u, τ)", "∂/∂parameters", "")
     table("Largest relative error", columns, rows)
     failed = [r["name"] for r in results if not r["ok"]]
-    console.print(
+    say(
         f"{len(results) - len(failed)} of {len(results)} agree: mass matrix, bias force, body poses and step with "
         f"MuJoCo to {PHYSICS:g}, derivatives with central differences to {DERIVATIVES:g}"
     )

@@ -13,10 +13,9 @@ from tangens.cli.common import (
     add_contact_argument,
     add_scene_arguments,
     chosen_scene,
-    console,
     contact_choice,
-    table,
 )
+from tangens.cli.terminal import coloured, say, table
 from tangens.lab.report import environment
 from tangens.simulate import Simulator
 from tangens.testing import Sample, gradient_errors, parameter_errors, random_sample
@@ -60,8 +59,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     worst = max(deviations.values(), default=0.0)
     passed = worst <= TOLERANCE
     if args.check:
-        verdict = "[green]agrees[/]" if passed else "[red]does not agree[/]"
-        console.print(f"{verdict} with central differences: largest relative error {worst:.1e}, allowed {TOLERANCE:g}")
+        verdict = coloured("agrees", "green") if passed else coloured("does not agree", "red")
+        say(verdict, f"with central differences: largest relative error {worst:.1e}, allowed {TOLERANCE:g}")
     payload = {
         "scene": scene.source,
         "contact": args.contact,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tangens.errors import OptionError
+from tangens.errors import MissingExtra, OptionError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +42,14 @@ def write_json(payload: dict[str, Any], file: str | os.PathLike[str]) -> Path:
     return path
 
 
+def require_figures(what: str) -> None:
+    """Refuse before any work is done where matplotlib is missing; `what` needs it."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingExtra(what, "matplotlib", "lab") from None
+
+
 def save_figure(figure: Figure, file: str | os.PathLike[str]) -> Path:
     """Write a figure and free it."""
     from matplotlib import pyplot as plt
@@ -55,6 +63,7 @@ def save_figure(figure: Figure, file: str | os.PathLike[str]) -> Path:
 
 def new_figure(rows: int, columns: int, width: float = 10.0, height: float = 4.0) -> tuple[Any, Any]:
     """A figure with a grid of axes, drawn without a screen."""
+    require_figures("drawing a figure")
     import matplotlib as mpl
 
     mpl.use("Agg")

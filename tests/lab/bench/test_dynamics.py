@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tangens.cli import bench as command
 from tangens.lab.bench import BENCHES, BenchRequest, dynamics
 from tangens.lab.bench.timing import interleaved
 
@@ -24,3 +25,8 @@ def test_medians_order_work_by_its_size() -> None:
     timings = interleaved({"small": lambda: sum(range(10)), "large": lambda: sum(range(10_000))}, trials=3)
     assert timings.median("small") < timings.median("large")
     assert timings.ratio("large", "small") > 1
+
+
+def test_the_command_knows_all_benches_and_their_peers() -> None:
+    assert tuple(BENCHES) == command.NAMES
+    assert {name: bench.peers for name, bench in BENCHES.items() if bench.peers} == command.PEERS
