@@ -15,9 +15,10 @@ from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.lab.report import environment
 from tangens.scene import Scene
 from tangens.simulate import Simulator
-from tangens.testing import agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
+from tangens.testing import check_gradients, check_physics, random_sample
 
 PHYSICS, DERIVATIVES = 1e-9, 1e-6
+_INPUTS = ("q", "v", "u", "tau")
 
 EPILOG = "SCENE may also be 'robots': all that tangens knows by name."
 
@@ -61,23 +62,17 @@ def check_scene(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
     """Largest relative errors over random states: of the physics, and of the derivatives by state and parameters."""
     rng = np.random.default_rng(seed)
     simulator = Simulator(scene)
-    physics: dict[str, float] = {}
-    state: dict[str, float] = {}
-    parameters: dict[str, float] = {}
+    physics = check_physics(scene, samples, seed, PHYSICS)
+    wrt, derivatives = (*_INPUTS, *PARAMETERS), dict[str, float]()
     for _ in range(samples):
-        sample = random_sample(scene, rng)
-        for total, found in (
-            (physics, agreement_with_mujoco(scene, sample)),
-            (state, gradient_errors(simulator, sample)),
-            (parameters, parameter_errors(simulator, sample, PARAMETERS, rng, directions=1)),
-        ):
-            for key, value in found.items():
-                total[key] = max(total.get(key, 0.0), value)
-    worst = [max(errors.values(), default=0.0) for errors in (physics, state, parameters)]
+        found = check_gradients(simulator, *random_sample(scene, rng), wrt=wrt, tolerance=DERIVATIVES)
+        for key, value in found.errors.items():
+            derivatives[key] = max(derivatives.get(key, 0.0), value)
+    by_state = {key: value for key, value in derivatives.items() if key.partition("/")[2] in _INPUTS}
     return {
-        "physics": worst[0],
-        "state": worst[1],
-        "parameters": worst[2],
-        "ok": worst[0] <= PHYSICS and max(worst[1:]) <= DERIVATIVES,
-        "errors": physics | state | parameters,
+        "physics": physics.worst,
+        "state": max(by_state.values()),
+        "parameters": max(value for key, value in derivatives.items() if key not in by_state),
+        "ok": physics.ok and max(derivatives.values()) <= DERIVATIVES,
+        "errors": physics.errors | derivatives,
     }

@@ -1,7 +1,4 @@
-"""Independent judges: MuJoCo for the physics, central differences for the derivatives.
-
-Used by the tests, by `tangens check` and by the benches; nothing in a simulation depends on it.
-"""
+"""Numbers to compare with: MuJoCo's for the physics, central differences for the derivatives."""
 
 from __future__ import annotations
 
@@ -53,7 +50,8 @@ def relative_error(ours: Array, reference: Array) -> float:
     """
     if not ours.size:
         return 0.0
-    return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-6))
+    error = float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-6))
+    return np.inf if np.isnan(error) else error
 
 
 def agreement_with_mujoco(scene: Scene, sample: Sample) -> dict[str, float]:
@@ -100,16 +98,22 @@ def central_differences(
     for name in wrt:
         block = np.zeros((2, scene.nv, sizes[name]))
         for k in range(sizes[name]):
-            delta = np.zeros(sizes[name])
-            delta[k] = step
-            ends = [_stepped(simulator, sample, name, multiple * delta) for multiple, _ in _STENCIL]
-            block[:, :, k] = _difference(scene, ends, step)
+            block[:, :, k] = central_column(simulator, sample, name, k, step)
         blocks[name] = block
     return Jacobian(blocks)
 
 
-def _stepped(simulator: Simulator, sample: Sample, name: str, delta: Array) -> State:
+def central_column(simulator: Simulator, sample: Sample, name: str, k: int, step: float = STEP) -> Array:
+    """Derivative of (q⁺, v⁺) by entry k of one input by differences, shape (2, nv)."""
+    ends = [stepped(simulator, sample, name, k, multiple * step) for multiple, _ in _STENCIL]
+    return _difference(simulator.scene, ends, step)
+
+
+def stepped(simulator: Simulator, sample: Sample, name: str, k: int, length: float) -> State:
+    """The state after a step with entry k of one input moved by a length, q along its manifold."""
     state, u, tau = sample
+    delta = np.zeros(len(u) if name == "u" else simulator.scene.nv)
+    delta[k] = length
     if name == "q":
         state = state.replace(q=simulator.scene.integrate(state.q, delta))
     elif name == "v":
