@@ -34,8 +34,12 @@ QUICK = (
     ("padded", "cylinder"),
     ("ellipsoid", "ellipsoid"),
 )
+SLOW = [pytest.mark.slow]
+UNSOLVED = pytest.mark.xfail(
+    reason="of six random pairs of cones, one is not solved within 100 iterations", strict=True
+)
 PAIRS = [
-    pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
+    pytest.param(*pair, marks=[] if pair in QUICK else [*SLOW, UNSOLVED] if pair == ("cone", "cone") else SLOW)
     for pair in itertools.combinations_with_replacement(PRIMITIVES, 2)
     if pair != ("half-space", "half-space")
 ]
