@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tangens as tg
 from tangens.dynamics.exact import contact_free
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.verify import random_sample
+from tangens.testing import random_sample
 
 
 @pytest.fixture(scope="module")

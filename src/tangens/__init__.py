@@ -29,19 +29,19 @@ from tangens.contact import (
     SingleLevel,
     Smoothed,
 )
-from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
+from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
 
 if TYPE_CHECKING:
-    from tangens import collision, geometry
+    from tangens import collision, geometry, testing
 else:
 
     def __getattr__(name: str) -> Any:
-        """`tangens.collision` and `tangens.geometry`, on their first use: they import JAX."""
-        if name in ("collision", "geometry"):
+        """Rooms that are imported on their first use: JAX is slow to import, and few runs need `tangens.testing`."""
+        if name in ("collision", "geometry", "testing"):
             return import_module(f"tangens.{name}")
         raise AttributeError(f"module 'tangens' has no attribute {name!r}")
 
@@ -62,6 +62,7 @@ __all__ = [
     "Gradients",
     "Jacobian",
     "Lcp",
+    "MissingExtra",
     "Ncp",
     "NotDifferentiable",
     "OptionError",
@@ -83,4 +84,5 @@ __all__ = [
     "load",
     "optimize",
     "scenes",
+    "testing",
 ]

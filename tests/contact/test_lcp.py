@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tangens as tg
 from tangens import robots
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.verify import Sample, gradient_errors, parameter_errors, relative_error
+from tangens.testing import Sample, gradient_errors, parameter_errors, relative_error
 
 # Differences see the solver's own error divided by their step.
 TIGHT = tg.Lcp(tolerance=1e-13)
@@ -136,7 +136,7 @@ class TestGradients:
 
     @pytest.mark.parametrize("name", ["half_cheetah", "ant", "humanoid", "dm_cheetah"])
     def test_robots_in_contact(self, name: str) -> None:
-        from tangens.papers.accuracy import TOLERANCE, judge
+        from tangens.lab.papers.accuracy import TOLERANCE, judge
 
         verdict = judge(robots.get(name), TIGHT, 12)
         misses = sum(error > TOLERANCE for error in verdict.errors)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tangens as tg
 from tangens import robots
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.verify import Sample, gradient_errors, parameter_errors
+from tangens.testing import Sample, gradient_errors, parameter_errors
 
 # Differences see the solver's own error divided by their step.
 TIGHT = tg.Ncp(tolerance=1e-13)

@@ -8,7 +8,6 @@ over 3e-5 by 1e-8. That is their own error, of fourth order.
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 import jax
@@ -51,10 +50,13 @@ SHAPES: dict[str, Any] = {
 }
 TOPS = {"half-space": 0.0, "cone": 0.05}  # how far the shapes reach up and down, where that is not 0.1
 BOTTOMS = {"cone": 0.15}
-# All pairs, with TANGENS_ALL_PAIRS=1, take a quarter of an hour to compile.
-PAIRS = [("half-space", "polytope")]
-if os.environ.get("TANGENS_ALL_PAIRS"):
-    PAIRS = list(itertools.combinations_with_replacement(SHAPES, 2))[1:]
+# All pairs take a quarter of an hour to compile.
+QUICK = ("half-space", "polytope")
+PAIRS = [
+    pytest.param(*pair, marks=() if pair == QUICK else pytest.mark.slow)
+    for pair in itertools.combinations_with_replacement(SHAPES, 2)
+    if pair != ("half-space", "half-space")
+]
 # ρ, and the length of differences.
 LEVELS = {1e-2: 3e-5, 1e-4: 1e-6, 1e-6: 2e-8}
 
