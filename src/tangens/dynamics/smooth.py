@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.mjx_model import mjx, refuse_unsupported, to_mjx
-from tangens.dynamics.screws import Carriage, Screws, axes_of
+from tangens.dynamics.spatial import Ancestry, SpatialKinematics, axes_of
 from tangens.dynamics.tangent_jax import integrate
 from tangens.dynamics.tree import inertia_matrix
 from tangens.errors import OptionError, StateError
@@ -58,7 +58,7 @@ class SmoothDynamics:
         self._model = copy.copy(model)
         self._mjx_model, self._mjx_data = to_mjx(model)
         self._forces = JointForces(self._model, self.layout)
-        self.carriage = Carriage(model)
+        self.ancestry = Ancestry(model)
         self.timestep = float(model.opt.timestep)
         """Duration of a step [s]."""
 
@@ -83,14 +83,14 @@ class SmoothDynamics:
         data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
         return data.xpos.astype(q.dtype), data.xquat.astype(q.dtype)
 
-    def screws(self, q: ArrayLike, parameters: Parameters | None = None) -> Screws:
+    def spatial_kinematics(self, q: ArrayLike, parameters: Parameters | None = None) -> SpatialKinematics:
         """Return the bodies' frames and the axes of all degrees of freedom, in the world frame."""
         p, (q,) = self._read(parameters, q=q)
         model = self._with_parameters(p, q.dtype)
         data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
         rotation = data.xmat.reshape(-1, 3, 3)
-        axes = axes_of(self.carriage, data.xpos, rotation, data.xanchor, data.xaxis)
-        return Screws(data.xpos.astype(q.dtype), rotation.astype(q.dtype), axes.astype(q.dtype))
+        axes = axes_of(self.ancestry, data.xpos, rotation, data.xanchor, data.xaxis)
+        return SpatialKinematics(data.xpos.astype(q.dtype), rotation.astype(q.dtype), axes.astype(q.dtype))
 
     def equations(
         self,

@@ -30,7 +30,7 @@ from tangens.contact.rigid.bundle import (
 from tangens.contact.rigid.options import MARGIN, TIMESTEP
 from tangens.contact.rigid.tangents import set_tangents
 from tangens.contact.rigid.workspace import CONTACT_RECORD
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.kinematic_tree import propagate_velocities, unpack_tree
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -51,7 +51,7 @@ def set_margins(table: IntArray) -> None:
     gap, most = take(table, GEOM_GAP), options[MARGIN]
     nv, ahead = dofs.shape[0], _AHEAD * options[TIMESTEP]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(table, QVEL), before, after)
+    propagate_velocities(dofs, cdof, take(table, QVEL), before, after)
     for g in range(geoms.shape[0]):
         body = bodies[geoms[g].body]
         k, speed = body.last_dof, 0.0
@@ -75,7 +75,7 @@ def polish_contacts(table: IntArray, nc: int) -> None:
     cdof, com = take_rows(table, CDOF, 6), take_rows(table, COM, 3)
     nv = dofs.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, take(table, QVEL), before, after)
+    propagate_velocities(dofs, cdof, take(table, QVEL), before, after)
     contact = np.zeros(1, dtype=CONTACT_RECORD)
     for c in range(nc):
         _read_contact(arena, arena32, layout, c, contact[0])

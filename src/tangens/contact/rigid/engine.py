@@ -31,8 +31,8 @@ from tangens.contact.rigid.placement import LongTree, axes_of, gap_by_placement,
 from tangens.contact.rigid.shared_load import SharedLoad
 from tangens.contact.rigid.solvers import SOLVERS
 from tangens.contact.rigid.step import step as compiled_step
-from tangens.dynamics.chains import pack_tree
 from tangens.dynamics.exact import ExactDynamics, write_inputs
+from tangens.dynamics.kinematic_tree import pack_tree
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable, SolverError, diverged
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step

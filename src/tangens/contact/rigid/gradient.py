@@ -45,10 +45,10 @@ from tangens.contact.rigid.options import IMPLICIT, ROWS, TIMESTEP
 from tangens.contact.rigid.slopes import add_constraint_slopes, pushes
 from tangens.contact.rigid.workspace import carve
 from tangens.dynamics import tree_solve
-from tangens.dynamics.chains import spread, unpack_tree
 from tangens.dynamics.force_elements import ACTUATOR, unpack
 from tangens.dynamics.forces import evaluate_forces
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import propagate_velocities, unpack_tree
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.tangent import integrate_rows, pull_back_integration
 
 Array = NDArray[np.float64]
@@ -125,14 +125,14 @@ def linearize(table: IntArray, nc: int, with_u: bool, with_turn: bool) -> Linear
     turn = np.zeros((nc if with_turn else 0, 3, nv))
     unknown, feeds_back = -1, False
     if m:
-        spread(dofs, cdof, w.v_next, before, after)
+        propagate_velocities(dofs, cdof, w.v_next, before, after)
         unknown, feeds_back = add_constraint_slopes(
             table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, w.impulse, w.v_next, w.J, w.rate, outside,
             R[0], K, turn,
         )  # fmt: skip
-    spread(dofs, cdof, v, before, after)
+    propagate_velocities(dofs, cdof, v, before, after)
     cinert = take_rows(table, CINERT, 10)
-    add_inverse_slopes(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
+    add_rnea_derivatives(dofs, bodies, cdof, cinert, gravity, before, after, v, a, outside, -h, R[0], R[1])
     tree_solve.square_root(dofs, column, w.L, w.d, W)
     for r in range(m):
         for i in range(nv):

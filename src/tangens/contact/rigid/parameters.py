@@ -45,7 +45,7 @@ from tangens.contact.rigid.rows import restitution_of
 from tangens.contact.rigid.slopes import approach_of, pushes, world_force
 from tangens.contact.rigid.tangents import spin_of_tangents
 from tangens.contact.rigid.workspace import carve
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.kinematic_tree import propagate_velocities, unpack_tree
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -187,9 +187,9 @@ def _add_size(
     one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
     spin, point_velocity = np.zeros((2, 3)), np.zeros((2, 3))  # relative, after and before the step
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, v_next, before, after)
+    propagate_velocities(dofs, cdof, v_next, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[0], point_velocity[0])
-    spread(dofs, cdof, v, before, after)
+    propagate_velocities(dofs, cdof, v, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
     witness, outward = np.empty(3), np.empty(3)
     y0, y1, y2 = spin_of_tangents(frame)

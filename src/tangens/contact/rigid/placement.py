@@ -30,8 +30,8 @@ from tangens.contact.rigid.bundle import (
 from tangens.contact.rigid.options import ROWS, TIMESTEP
 from tangens.contact.rigid.slopes import add_constraint_slopes
 from tangens.contact.rigid.workspace import carve
-from tangens.dynamics.chains import pack_long_tree, spread, unpack_tree
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import pack_long_tree, propagate_velocities, unpack_tree
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -92,13 +92,13 @@ def placement_terms(
         speed[i], speed_next[i], a[i] = v[k], w.v_next[k], (w.v_next[k] - v[k]) / h
     before, after, outside = np.empty((n, 6)), np.empty((n, 6)), np.zeros((n, 6))
     slopes, K = np.zeros((2, n, n)), np.zeros((2, rows, n))
-    spread(dofs, axes, speed_next, before, after)
+    propagate_velocities(dofs, axes, speed_next, before, after)
     unknown, _ = add_constraint_slopes(
         table, dofs, bodies, axes, speed, before, after, w.contacts, w.blocks[:count], w.impulse, speed_next,
         np.zeros((w.J.shape[0], n)), w.rate, outside, slopes[0], K, np.zeros((0, 3, n)),
     )  # fmt: skip
-    spread(dofs, axes, speed, before, after)
-    add_inverse_slopes(
+    propagate_velocities(dofs, axes, speed, before, after)
+    add_rnea_derivatives(
         dofs, bodies, axes, take_rows(table, CINERT, 10), take(table, GRAVITY), before, after, speed, a, outside, -h,
         slopes[0], slopes[1],
     )  # fmt: skip

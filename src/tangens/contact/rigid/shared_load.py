@@ -31,8 +31,8 @@ from tangens.contact.rigid.gradient import Linearization
 from tangens.contact.rigid.options import ROWS
 from tangens.contact.rigid.slopes import add_constraint_slopes
 from tangens.contact.rigid.workspace import carve
-from tangens.dynamics.chains import spread, unpack_tree
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import propagate_velocities, unpack_tree
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -100,12 +100,12 @@ def force_slopes(table: IntArray, nc: int, impulse: Array) -> Array:
     full[: impulse.shape[0]] = impulse
     before, after, outside = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((nv, 6))
     R, K = np.zeros((2, nv, nv)), np.zeros((2, int(w.counts[1]), nv))
-    spread(dofs, cdof, still, before, after)
+    propagate_velocities(dofs, cdof, still, before, after)
     add_constraint_slopes(
         table, dofs, bodies, cdof, v, before, after, w.contacts, blocks, full, still, w.J, w.rate, outside, R[0], K,
         np.zeros((0, 3, nv)),
     )  # fmt: skip
-    add_inverse_slopes(
+    add_rnea_derivatives(
         dofs, bodies, cdof, take_rows(table, CINERT, 10), np.zeros(3), before, after, still, still, outside, 0.0,
         R[0], R[1],
     )  # fmt: skip

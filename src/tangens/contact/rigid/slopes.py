@@ -29,7 +29,7 @@ from tangens.contact.rigid.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, W
 from tangens.contact.rigid.laws import BREAKING, DRY, SLIDING
 from tangens.contact.rigid.rows import ball_angle, line_value, polynomial, tie_points
 from tangens.contact.rigid.tangents import spin_of_tangents
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import right_jacobian_inverse
 
 Array = NDArray[np.float64]
@@ -248,7 +248,7 @@ def _feedback(
     """Restitution and damping make the target depend on the velocity of approach."""
     nv = v.shape[0]
     before, after, rows, unused = np.empty((nv, 6)), np.empty((nv, 6)), np.zeros((3, nv)), np.zeros((nv, nv))
-    spread(dofs, cdof, v, before, after)
+    propagate_velocities(dofs, cdof, v, before, after)
     _contact_terms(
         dofs, bodies, one, two, contact.position, contact.frame, D, np.zeros(6), cdof, com, before, after, 0.0,
         np.empty(nv, dtype=np.int64), np.empty((nv, 12)), unused, rows, np.zeros((3, nv)),

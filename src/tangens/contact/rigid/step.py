@@ -45,7 +45,7 @@ from tangens.contact.rigid.rows import ball_angle, build_rows, limit_target, lin
 from tangens.contact.rigid.solvers import solve as solve_contacts
 from tangens.contact.rigid.workspace import carve
 from tangens.dynamics import tree_solve
-from tangens.dynamics.chains import spread, unpack_tree
+from tangens.dynamics.kinematic_tree import propagate_velocities, unpack_tree
 from tangens.dynamics.rotations import quat_exp, quat_multiply
 
 Array = NDArray[np.float64]
@@ -83,10 +83,10 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
     read_contacts(table, contacts)
     before, after, after_v = np.empty((nv, 6)), np.empty((nv, 6)), np.empty((nv, 6))
     if nc > 0:
-        spread(dofs, cdof, v, before, after_v)
+        propagate_velocities(dofs, cdof, v, before, after_v)
         for c in range(nc):
             set_contact_target(bodies, geoms, com, after_v, options, contacts[c])
-        spread(dofs, cdof, w.v_free, before, after)
+        propagate_velocities(dofs, cdof, w.v_free, before, after)
     for i in range(nv):
         v_next[i] = w.v_free[i]
     guess = np.zeros(3 * nc + 6 * specs.shape[0])
@@ -114,7 +114,7 @@ def step(table: IntArray, nc: int, out: Array) -> tuple[int, float, float, float
             _apply(dofs, column, w.J[:n], w.impulse, w.L, w.d, w.v_free, v_next)
             _keep(blocks[:nb], nc, w.impulse, guess)
             if nc > 0:
-                spread(dofs, cdof, v_next, before, after)
+                propagate_velocities(dofs, cdof, v_next, before, after)
             everyone = turn == _ROUNDS - 2
             if _choose(bodies, geoms, specs, entries, com, after, q, v_next, options, contacts, limits, everyone) == 0:
                 break
