@@ -28,9 +28,10 @@ from jax.typing import ArrayLike
 from mujoco import mjtDisableBit as Off
 from numpy.typing import NDArray
 
+from tangens.dynamics.features import refuse_unsupported
 from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.mjx_model import mjx, refuse_unsupported, to_mjx
+from tangens.dynamics.mjx_model import mjx, to_mjx
 from tangens.dynamics.spatial import Ancestry, SpatialKinematics, axes_of
 from tangens.dynamics.tangent_jax import integrate
 from tangens.dynamics.tree import inertia_matrix
@@ -53,12 +54,12 @@ class SmoothDynamics:
     """
 
     def __init__(self, model: mujoco.MjModel) -> None:
-        refuse_unsupported(model)
+        refuse_unsupported(model, "smooth")
         self.layout = JointLayout.from_model(model)
         self._model = copy.copy(model)
-        self._mjx_model, self._mjx_data = to_mjx(model)
-        self._forces = JointForces(self._model, self.layout)
         self.ancestry = Ancestry(model)
+        self._mjx_model, self._mjx_data = to_mjx(model, self.ancestry)
+        self._forces = JointForces(self._model, self.layout, self.ancestry)
         self.timestep = float(model.opt.timestep)
         """Duration of a step [s]."""
 
@@ -105,7 +106,7 @@ class SmoothDynamics:
         h = self.timestep if timestep is None else timestep
         p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
         inertia, force = self._equations(p, q, v, u, tau)
-        if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
+        if not self._model.opt.disableflags & Off.mjDSBL_EULERDAMP:
             a, b, c = self._forces.damping(p).T
             inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
         return inertia, force
@@ -186,7 +187,7 @@ class SmoothDynamics:
         return model, data.tree_replace({"_impl.cinert": jnp.hstack([tensor[:, *_TRIANGLE], first_moments])})
 
     def _mass_matrix(self, model: Any, data: Any) -> jax.Array:
-        return mjx.full_m(model, mjx.crb(model, data)) + self._forces.tables["armature"]
+        return mjx.full_m(model, mjx.crb(model, data)) + self._forces.added_inertia
 
     def _bias(self, model: Any, data: Any, v: jax.Array) -> jax.Array:
         return mjx.rne(model, mjx.com_vel(model, data.replace(qvel=v))).qfrc_bias

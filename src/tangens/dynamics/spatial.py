@@ -44,6 +44,8 @@ class Ancestry:
             while up > 0:
                 self.bodies[body, self.body == up] = 1.0
                 up = model.body_parentid[up]
+        carries = self.bodies[self.body] > 0
+        self.coupled: NDArray[np.bool_] = carries | carries.T  # whether two dofs lie on one branch
         self.axes = self._carried_axes(model)
         # The same, for each body's own degrees of freedom only; short lists are filled up with what does not count.
         count = self.bodies.sum(axis=1).astype(int)
