@@ -258,9 +258,7 @@ class Simulator:
         rule = gradient_rule(gradient)
         if type(rule) not in self.contact.rules:
             known = ", ".join(repr(known.name) for known in self.contact.rules)
-            raise NotDifferentiable(
-                f"{_model_name(self.contact)} has no gradient rule {rule.name!r}; it has {known}"
-            )
+            raise NotDifferentiable(f"{_model_name(self.contact)} has no gradient rule {rule.name!r}; it has {known}")
         return rule
 
     def _admit_force_cotangents(

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from tangens.collision.central_path import aim_of, balanced, bent, longest
-from tangens.dynamics.screws import vector_product
+from tangens.dynamics.spatial import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array

@@ -11,7 +11,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from tangens.dynamics.exact import ExactDynamics, contact_free
-from tangens.dynamics.force_elements import effective_armature
+from tangens.dynamics.force_model import effective_armature
 from tangens.results import Jacobian
 from tangens.scene import Scene
 from tangens.simulate import Simulator

@@ -17,7 +17,7 @@ from tangens.dynamics.smooth import SmoothDynamics
 
 def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
     """The iterate with its growth problems solved where its velocities lead."""
-    screws, _, twist = kinematics(dynamics, problem, x.v)
+    spatial, _, twist = kinematics(dynamics, problem, x.v)
 
     def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
         place1, place2 = places(pair, bodies)
@@ -25,7 +25,7 @@ def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
         return u._replace(growth=solved.growth)
 
     pairs = (
-        jax.vmap(one)(group, u, all_bodies(group, screws, twist))
+        jax.vmap(one)(group, u, all_bodies(group, spatial, twist))
         for group, u in zip(problem.groups, x.pairs, strict=True)
     )
     return x._replace(pairs=tuple(pairs))

@@ -38,8 +38,8 @@ from tangens.contact.interior.system import (
     kinematics,
     left_of,
 )
-from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 from tangens.errors import OptionError
 from tangens.scene import Scene
@@ -167,13 +167,13 @@ class StepFunction:
         crowded = jnp.zeros((), bool)
         if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
             return problem, crowded
-        screws, _, twist = kinematics(self.dynamics, problem, problem.v)
+        spatial, _, twist = kinematics(self.dynamics, problem, problem.v)
         kept = list[Pair]()
         for group in problem.groups:
             if len(group.friction) <= self.capacity:
                 kept.append(group)
                 continue
-            bodies = all_bodies(group, screws, twist)
+            bodies = all_bodies(group, spatial, twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
             near = jax.lax.top_k(-bound, self.capacity)[1]
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
@@ -183,15 +183,15 @@ class StepFunction:
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v = jnp.zeros_like(problem.v)
-        screws, jacobian, twist = kinematics(self.dynamics, problem, v)
-        moving = jnp.einsum("bid,bd->bi", jacobian, problem.v[self.dynamics.carriage.dofs])
+        spatial, jacobian, twist = kinematics(self.dynamics, problem, v)
+        moving = jnp.einsum("bid,bd->bi", jacobian, problem.v[self.dynamics.ancestry.dofs])
 
         def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, screws, moving)
+            bodies = all_bodies(group, spatial, moving)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
             impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, screws, twist), impact)
+            return jax.vmap(start)(group, all_bodies(group, spatial, twist), impact)
 
         pairs = tuple(begin(g) for g in problem.groups)
         gap = self._limits.sign * (problem.q[self._limits.q] - self._limits.bound)

@@ -30,8 +30,8 @@ from tangens.contact.interior.pair import (
     residual,
     respond,
 )
-from tangens.dynamics.screws import Screws, cross, vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import SpatialKinematics, cross, vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 
 Array = jax.Array
@@ -126,16 +126,16 @@ def dual_cross(x: Array, w: Array) -> Array:
     return jnp.concatenate([vector_product(x[:3], w[:3]) + vector_product(x[3:], w[3:]), vector_product(x[:3], w[3:])])
 
 
-def bodies_of(pair: Pair, screws: Screws, twist: Array) -> Bodies:
+def bodies_of(pair: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
     """The two bodies of a pair."""
     a, b = pair.body1, pair.body2
-    place1, place2 = (Place(screws.position[i], screws.rotation[i]) for i in (a, b))
+    place1, place2 = (Place(spatial.position[i], spatial.rotation[i]) for i in (a, b))
     return Bodies(place1, place2, twist[a], twist[b])
 
 
-def all_bodies(group: Pair, screws: Screws, twist: Array) -> Bodies:
+def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
     """The bodies of all pairs of a group."""
-    return jax.vmap(bodies_of, (0, None, None))(group, screws, twist)
+    return jax.vmap(bodies_of, (0, None, None))(group, spatial, twist)
 
 
 def shift_of(problem: Problem, group: Pair, x: Unknowns) -> Array:
@@ -149,20 +149,20 @@ def goals(x: Iterate, y: Iterate) -> Goals:
     return Goals(pairs, y.limits.push * y.limits.gap)
 
 
-def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[Screws, Array, Array]:
+def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[SpatialKinematics, Array, Array]:
     """Axes at q⁺, the Jacobian of all bodies' twists, and the twists."""
-    carriage = dynamics.carriage
-    screws = dynamics.screws(integrate(dynamics.layout, problem.q, problem.timestep * v))
-    jacobian = jnp.swapaxes(jnp.asarray(carriage.counts, v.dtype)[:, :, None] * screws.axes[carriage.dofs], 1, 2)
-    return screws, jacobian, jnp.einsum("bid,bd->bi", jacobian, v[carriage.dofs])
+    ancestry = dynamics.ancestry
+    spatial = dynamics.spatial_kinematics(integrate(dynamics.layout, problem.q, problem.timestep * v))
+    jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
+    return spatial, jacobian, jnp.einsum("bid,bd->bi", jacobian, v[ancestry.dofs])
 
 
 def frames(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[tuple[Array, ...], Iterate]:
     """Contact frames at an iterate in the axes of each pair's body 1, and the iterate with its tangents in them."""
-    screws, _, twist = kinematics(dynamics, problem, x.v)
+    spatial, _, twist = kinematics(dynamics, problem, x.v)
     inside, pairs = list[Array](), list[Unknowns]()
     for group, u in zip(problem.groups, x.pairs, strict=True):
-        bodies = all_bodies(group, screws, twist)
+        bodies = all_bodies(group, spatial, twist)
         frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
         inside.append(jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame)
         pairs.append(u_aligned)
@@ -171,14 +171,14 @@ def frames(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[tupl
 
 def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tuple[Array, ...]) -> Left:
     """What is left of the equations at an iterate, as a plain function: what implicit derivatives differentiate."""
-    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
+    spatial, jacobian, twist = kinematics(dynamics, problem, x.v)
     force, left = problem.force, list[Residual]()
     for group, u, local in zip(problem.groups, x.pairs, inside, strict=True):
-        bodies = all_bodies(group, screws, twist)
+        bodies = all_bodies(group, spatial, twist)
         frame = bodies.place1.rotation @ local
         rest, w1, w2 = jax.vmap(residual)(group, u, bodies, frame, shift_of(problem, group, u))
         wrench = _wrenches(group, len(jacobian), jax.vmap(lift)(u.growth.point), w1, w2)
-        force = force + joint_forces(jnp.asarray(dynamics.carriage.dofs), jacobian, wrench, len(x.v))
+        force = force + joint_forces(jnp.asarray(dynamics.ancestry.dofs), jacobian, wrench, len(x.v))
         left.append(rest)
     force = force.at[problem.limits.v].add(problem.limits.sign * x.limits.push)
     return Left(problem.inertia @ (x.v - problem.v) / problem.timestep - force, tuple(left), _limit(problem, x))
@@ -205,14 +205,14 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
     A body moves with few of the degrees of freedom, so all that belongs to bodies is kept short: work grows with pairs.
     """
-    h, carriage, nv = problem.timestep, dynamics.carriage, len(x.v)
-    dofs, counts = jnp.asarray(carriage.dofs), jnp.asarray(carriage.counts, x.v.dtype)
-    screws, jacobian, twist = kinematics(dynamics, problem, x.v)
-    axes = screws.axes
+    h, ancestry, nv = problem.timestep, dynamics.ancestry, len(x.v)
+    dofs, counts = jnp.asarray(ancestry.dofs), jnp.asarray(ancestry.counts, x.v.dtype)
+    spatial, jacobian, twist = kinematics(dynamics, problem, x.v)
+    axes = spatial.axes
     own_axes = axes[dofs]
     path = h * integrate_jacobians(dynamics.layout, problem.q, h * x.v)[1]
     own_path = path[dofs[:, :, None], dofs[:, None, :]] * counts[:, :, None] * counts[:, None, :]
-    carried = jnp.asarray(carriage.axes[carriage.dofs[:, :, None], carriage.dofs[:, None, :]], x.v.dtype)
+    carried = jnp.asarray(ancestry.axes[ancestry.dofs[:, :, None], ancestry.dofs[:, None, :]], x.v.dtype)
     later = jnp.einsum("bjk,bk,bki->bji", carried, counts * x.v[dofs], own_axes)  # of a twist, what j carries along
     turned = jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
     moves, twists = jacobian @ own_path, jacobian + turned @ own_path
@@ -221,7 +221,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     pairs, left, linears = list[Unknowns](), list[Residual](), list[Linear]()
     lifts, reactions = list[Array](), list[Array]()
     for group, u in zip(problem.groups, x.pairs, strict=True):
-        bodies, a, b = all_bodies(group, screws, twist), group.body1, group.body2
+        bodies, a, b = all_bodies(group, spatial, twist), group.body1, group.body2
         frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
         linear = jax.vmap(linearise)(group, u_aligned, bodies, frame, shift_of(problem, group, u))
         at = jax.vmap(lift)(u.growth.point)
@@ -252,16 +252,16 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
 def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Array) -> Array:
     """How forces that joints feel change as their axes turn with q⁺: minus the derivative, by v⁺, (nv, nv)."""
-    carriage = dynamics.carriage
-    total = jnp.einsum("bk,bi->ki", jnp.asarray(carriage.bodies, axes.dtype), wrench)
-    above = carriage.dofs[carriage.body]  # of each degree of freedom, those that carry its body
+    ancestry = dynamics.ancestry
+    total = jnp.einsum("bk,bi->ki", jnp.asarray(ancestry.bodies, axes.dtype), wrench)
+    above = ancestry.dofs[ancestry.body]  # of each degree of freedom, those that carry its body
     carried = jnp.asarray(
-        carriage.axes[above, np.arange(len(above))[:, None]] * carriage.counts[carriage.body], axes.dtype
+        ancestry.axes[above, np.arange(len(above))[:, None]] * ancestry.counts[ancestry.body], axes.dtype
     )
     by_q = carried * jnp.einsum(
         "kji,ki->kj", cross(axes[above], jnp.broadcast_to(axes[:, None], (*above.shape, 6))), total
     )
-    by_v = jnp.einsum("kj,kjd->kd", by_q, own_path[carriage.body])
+    by_v = jnp.einsum("kj,kjd->kd", by_q, own_path[ancestry.body])
     return jnp.zeros((len(axes), len(axes))).at[np.arange(len(axes))[:, None], above].add(-by_v)
 
 

@@ -139,7 +139,9 @@ class RigidEngine(HostEngine):
             if with_force:
                 d_impulse = -lin.A_inverse @ (through_B(lin, lin.Y @ by_force) + by_law)
                 if open_forces is not None:
-                    d_impulse = open_forces.completed(d_impulse, open_forces.by_configuration() if name == "q" else None)
+                    d_impulse = open_forces.completed(
+                        d_impulse, open_forces.by_configuration() if name == "q" else None
+                    )
                 turn = lin.turn if name == "q" else None
                 force[name] = ContactForces.of(solved).derivative(lin.active, d_impulse, turn).reshape(-1, 3, *shape)
         chosen = {name: blocks[name] for name in wrt}
@@ -168,9 +170,7 @@ class RigidEngine(HostEngine):
         d_impulse, forces = np.zeros(len(lin.active)), ContactForces.of(self.solved(memory))
         if dforce is not None:
             d_impulse = forces.cotangent(lin.active, dforce)
-        by_q, by_v, by_tau, by_u, z, s = reverse(
-            scratch.addresses, memory, lin, cotangent.q, cotangent.v, d_impulse
-        )
+        by_q, by_v, by_tau, by_u, z, s = reverse(scratch.addresses, memory, lin, cotangent.q, cotangent.v, d_impulse)
         if dforce is not None:
             by_q = by_q + np.einsum("ci,cij->j", np.cross(forces.values(), dforce), lin.turn)
         out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
@@ -195,9 +195,7 @@ class RigidEngine(HostEngine):
         """How much a gradient would move the motion (paper 5, Sec. IV-D)."""
         return float(back["v"] @ back["v"] + back["tau"] @ back["tau"] / self._h)
 
-    def _with_continuous_bounces(
-        self, tape: RigidTape, J: Jacobian, wrt: Sequence[str], with_force: bool
-    ) -> Jacobian:
+    def _with_continuous_bounces(self, tape: RigidTape, J: Jacobian, wrt: Sequence[str], with_force: bool) -> Jacobian:
         """The Jacobian with that of q⁺ by q and v replaced where bodies bounce."""
         X = bounce_map(self.solved(tape.memory))
         if X is None:

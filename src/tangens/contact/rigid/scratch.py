@@ -21,8 +21,8 @@ from tangens.contact.rigid.assembly.contacts import refine_contacts, set_margins
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
 from tangens.contact.rigid.solvers.solve import SOLVERS
-from tangens.dynamics.chains import pack_tree
 from tangens.dynamics.exact import ExactDynamics, write_inputs
+from tangens.dynamics.kinematic_tree import pack_tree
 
 if TYPE_CHECKING:
     from tangens.contact.rigid.options import RigidContact

@@ -23,7 +23,7 @@ from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, new
 from tangens.contact.rigid.problem.contact_problem import BREAKING, violations, yield_to_limits
 from tangens.contact.rigid.solvers.methods import NOTHING
 from tangens.contact.rigid.solvers.solve import solve
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import quat_exp, quat_multiply
 
 Array = NDArray[np.float64]
@@ -92,7 +92,7 @@ def _solve_active(
     """Solve for those who take part, add whom the answer violates, and again, until nobody joins."""
     nv, iterations, error, method = kin.v.shape[0], 0, 0.0, NOTHING
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(model.dofs, kin.cdof, w.v_next, before, after)
+    propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
     add_violated(model, kin, w, after, limits, False)
     for turn in range(_ROUNDS):
         build_rows(model, kin, w, limits, impulses)
@@ -107,7 +107,7 @@ def _solve_active(
         iterations, method = iterations + taken, max(method, how)
         apply_impulses(model, w)
         keep_impulses(w, impulses)
-        spread(model.dofs, kin.cdof, w.v_next, before, after)
+        propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
         if add_violated(model, kin, w, after, limits, turn == _ROUNDS - 2) == 0:
             break
     return iterations, error, method

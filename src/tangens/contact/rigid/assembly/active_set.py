@@ -30,9 +30,7 @@ Records = NDArray[np.void]
 
 
 @numba.njit(cache=True, error_model="numpy")
-def add_violated(
-    model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, everyone: bool
-) -> int:
+def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, everyone: bool) -> int:
     """Let contacts and limits that v⁺ violates take part, or all of them; returns how many are new."""
     specs, entries, q, v_next = model.specs, model.entries, kin.q, w.v_next
     joined, slack = 0, math.inf if everyone else -model.settings[TOLERANCE]

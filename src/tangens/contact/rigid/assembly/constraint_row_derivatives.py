@@ -19,7 +19,7 @@ from tangens.contact.rigid.assembly.tangents import spin_of_tangents
 from tangens.contact.rigid.memory.structs import struct
 from tangens.contact.rigid.memory.views import Kinematics, Model
 from tangens.contact.rigid.problem.contact_problem import BREAKING, DRY, SLIDING
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import right_jacobian_inverse
 
 Array = NDArray[np.float64]
@@ -80,7 +80,7 @@ class RowDerivatives:
 def tree_motion(dofs: Records, bodies: Records, cdof: Array, v: Array, v_next: Array) -> TreeMotion:
     """Velocities of the tree at v⁺."""
     before, after = np.empty((v.shape[0], 6)), np.empty((v.shape[0], 6))
-    spread(dofs, cdof, v_next, before, after)
+    propagate_velocities(dofs, cdof, v_next, before, after)
     return TreeMotion(dofs, bodies, cdof, v, v_next, before, after)
 
 
@@ -127,9 +127,7 @@ def add_row_derivatives(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def motion_of_contact(
-    model: Model, kin: Kinematics, response: Array, contact: Any, c: int, D: Array
-) -> bool:
+def motion_of_contact(model: Model, kin: Kinematics, response: Array, contact: Any, c: int, D: Array) -> bool:
     """Fill D (7, 6) with how contact c moves with its bodies; False if that is not known."""
     if response.shape[0] and not math.isnan(response[c, 0]):
         D[:] = response[c].reshape(7, 6)

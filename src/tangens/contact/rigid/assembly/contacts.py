@@ -15,7 +15,7 @@ from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, GEOM_GAP, take
 from tangens.contact.rigid.memory.settings import MARGIN
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -35,7 +35,7 @@ def set_margins(table: IntArray, h: float) -> None:
     gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
     nv, ahead = dofs.shape[0], _AHEAD * h
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, kin.cdof, kin.v, before, after)
+    propagate_velocities(dofs, kin.cdof, kin.v, before, after)
     for g in range(geoms.shape[0]):
         body = bodies[geoms[g].body]
         k, speed = body.last_dof, 0.0
@@ -54,7 +54,7 @@ def refine_contacts(table: IntArray, nc: int, h: float) -> None:
     layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
     arena32, nv = arena.view(np.int32), model.dofs.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(model.dofs, kin.cdof, kin.v, before, after)
+    propagate_velocities(model.dofs, kin.cdof, kin.v, before, after)
     contact = np.zeros(1, dtype=CONTACT_RECORD)
     for c in range(nc):
         _read_contact(arena, arena32, layout, c, contact[0])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.memory.settings import ARRIVAL, CORRECTION_SPEED, DAMPING
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,7 +27,7 @@ def set_contact_targets(model: Model, kin: Kinematics, w: Workspace) -> None:
     nv = kin.v.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
     if w.contacts.shape[0]:
-        spread(model.dofs, kin.cdof, kin.v, before, after)
+        propagate_velocities(model.dofs, kin.cdof, kin.v, before, after)
     for c in range(w.contacts.shape[0]):
         _set_contact_target(model, kin, after, w.contacts[c])
 

@@ -26,7 +26,7 @@ from tangens.contact.rigid.gradients.linearization import apply_B
 from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
-from tangens.dynamics.chains import spread
+from tangens.dynamics.kinematic_tree import propagate_velocities
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -153,9 +153,9 @@ def _add_size(
     one, two = geoms[contact.geom[0]].body, geoms[contact.geom[1]].body
     spin, point_velocity = np.zeros((2, 3)), np.zeros((2, 3))  # relative, after and before the step
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(dofs, cdof, w.v_next, before, after)
+    propagate_velocities(dofs, cdof, w.v_next, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[0], point_velocity[0])
-    spread(dofs, cdof, kin.v, before, after)
+    propagate_velocities(dofs, cdof, kin.v, before, after)
     _relative_velocity(bodies, one, two, com, p, after, spin[1], point_velocity[1])
     witness, outward = np.empty(3), np.empty(3)
     y0, y1, y2 = spin_of_tangents(frame)

@@ -34,10 +34,10 @@ from tangens.contact.rigid.memory.tape import DURATION, open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, SLIDING
 from tangens.dynamics import tree_solve
-from tangens.dynamics.chains import spread
 from tangens.dynamics.force_elements import ACTUATOR, unpack
 from tangens.dynamics.forces import evaluate_forces
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.tangent import integrate_rows, pull_back_integration
 
 Array = NDArray[np.float64]
@@ -134,16 +134,14 @@ def _add_smooth_forces(
                 R[0, i, j] += h * gravcomp[1 + i, j]
     evaluate_forces(model.elements, force, kin.q, kin.v, kin.u, kin.tau, compensation)
     _add_joint_forces(model, kin, a, R, R_u)
-    spread(model.dofs, kin.cdof, kin.v, before, after)
-    add_inverse_slopes(
+    propagate_velocities(model.dofs, kin.cdof, kin.v, before, after)
+    add_rnea_derivatives(
         model.dofs, model.bodies, kin.cdof, kin.cinert, model.gravity, before, after, kin.v, a, outside, -h, R[0], R[1]
     )
 
 
 @numba.njit(cache=True, error_model="numpy")
-def forward(
-    table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array
-) -> tuple[Array, Array]:
+def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
     nv, m, h = lin.W.shape[0], lin.Y.shape[0], tape[DURATION]
     room = np.empty(2 * nv * nv + 2 * nv * m)

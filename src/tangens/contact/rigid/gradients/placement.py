@@ -23,8 +23,8 @@ from tangens.contact.rigid.assembly.constraint_row_derivatives import (
 )
 from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import open_kinematics, open_model
-from tangens.dynamics.chains import pack_long_tree, spread, unpack_tree
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import pack_long_tree, propagate_velocities, unpack_tree
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.rotations import quat_rotate
 
 Array = NDArray[np.float64]
@@ -92,8 +92,8 @@ def placement_terms(
         model, kin, tree_motion(dofs, bodies, axes, speed, speed_next), loaded,
         RowDerivatives(outside, slopes[0], K, np.zeros((0, 3, n))),
     )  # fmt: skip
-    spread(dofs, axes, speed, before, after)
-    add_inverse_slopes(
+    propagate_velocities(dofs, axes, speed, before, after)
+    add_rnea_derivatives(
         dofs, bodies, axes, kin.cinert, model.gravity, before, after, speed, a, outside, -h, slopes[0], slopes[1]
     )
     nbody = long.sliding.shape[0]

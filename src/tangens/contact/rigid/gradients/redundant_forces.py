@@ -25,8 +25,8 @@ from tangens.contact.rigid.assembly.constraint_row_derivatives import (
 from tangens.contact.rigid.gradients.linearization import Linearization
 from tangens.contact.rigid.memory.tape import Solved, open_tape
 from tangens.contact.rigid.problem.contact_problem import BOX, SLIDING
-from tangens.dynamics.chains import spread
-from tangens.dynamics.inverse_slopes import add_inverse_slopes
+from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -96,8 +96,8 @@ def force_derivative(table: IntArray, tape: Array, response: Array, impulse: Arr
         RowDerivatives(outside, R[0], K, np.zeros((0, 3, nv))),
     )  # fmt: skip
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    spread(model.dofs, kin.cdof, still, before, after)
-    add_inverse_slopes(
+    propagate_velocities(model.dofs, kin.cdof, still, before, after)
+    add_rnea_derivatives(
         model.dofs, model.bodies, kin.cdof, kin.cinert, np.zeros(3), before, after, still, still, outside, 0.0, R[0],
         R[1],
     )  # fmt: skip

@@ -90,9 +90,7 @@ class ResolvedImpacts(RigidEngine):
         elapsed: dict[str, Array] = {name: np.zeros(block.shape[2:]) for name, block in total.items()}
         unique = True
         for piece in tape:
-            own = super().differentiate(
-                scratch, piece.out.tape, tuple(dict.fromkeys(("q", "v", *wrt))), False, rule
-            )
+            own = super().differentiate(scratch, piece.out.tape, tuple(dict.fromkeys(("q", "v", *wrt))), False, rule)
             unique = unique and own.unique
             by_duration = self._by_duration(scratch, piece, rule)
             for name, before in total.items():

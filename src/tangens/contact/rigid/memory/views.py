@@ -31,7 +31,7 @@ from tangens.contact.rigid.memory.address_table import (
 from tangens.contact.rigid.memory.settings import ROWS
 from tangens.contact.rigid.memory.structs import struct
 from tangens.contact.rigid.problem.contact_problem import BLOCK
-from tangens.dynamics.chains import unpack_tree
+from tangens.dynamics.kinematic_tree import unpack_tree
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

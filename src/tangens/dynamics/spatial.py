@@ -1,4 +1,4 @@
-"""Motion of a tree of bodies as screws, in JAX: joint axes in the world, twists, and how both turn with q.
+"""Spatial vectors of a tree of bodies, in JAX: joint axes in the world, twists, and how both turn with q.
 
 A twist is (ω, v): angular velocity, and the velocity of the point of the body that passes the world's origin. A wrench
 is (τ, f): torque about the origin, and force. With S the axes of all degrees of freedom, a body's twist is the sum of
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Screws(NamedTuple):
+class SpatialKinematics(NamedTuple):
     """Where bodies and joint axes are, in one configuration."""
 
     position: jax.Array
@@ -27,7 +27,7 @@ class Screws(NamedTuple):
     """S: the twist of each degree of freedom's unit velocity, (nv, 6)."""
 
 
-class Carriage:
+class Ancestry:
     """Which degree of freedom carries which body, and which axis: fixed by the tree."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
@@ -44,6 +44,8 @@ class Carriage:
             while up > 0:
                 self.bodies[body, self.body == up] = 1.0
                 up = model.body_parentid[up]
+        carries = self.bodies[self.body] > 0
+        self.coupled: NDArray[np.bool_] = carries | carries.T  # whether two dofs lie on one branch
         self.axes = self._carried_axes(model)
         # The same, for each body's own degrees of freedom only; short lists are filled up with what does not count.
         count = self.bodies.sum(axis=1).astype(int)
@@ -79,19 +81,19 @@ def cross(a: jax.Array, b: jax.Array) -> jax.Array:
     )
 
 
-def axes_of(carriage: Carriage, xpos: jax.Array, xmat: jax.Array, xanchor: jax.Array, xaxis: jax.Array) -> jax.Array:
+def axes_of(ancestry: Ancestry, xpos: jax.Array, xmat: jax.Array, xanchor: jax.Array, xaxis: jax.Array) -> jax.Array:
     """Return S from what the kinematics say: frames of bodies, anchors and axes of joints."""
-    own = xmat[carriage.body]  # columns: the body's axes
-    quaternion = carriage.is_free | carriage.is_ball
-    body_axis = jnp.take_along_axis(own, jnp.asarray(carriage.index)[:, None, None].repeat(3, 1), axis=2)[:, :, 0]
-    world_axis = jnp.eye(3, dtype=xmat.dtype)[carriage.index]
+    own = xmat[ancestry.body]  # columns: the body's axes
+    quaternion = ancestry.is_free | ancestry.is_ball
+    body_axis = jnp.take_along_axis(own, jnp.asarray(ancestry.index)[:, None, None].repeat(3, 1), axis=2)[:, :, 0]
+    world_axis = jnp.eye(3, dtype=xmat.dtype)[ancestry.index]
     direction = jnp.where(
-        (quaternion & carriage.turns)[:, None],
+        (quaternion & ancestry.turns)[:, None],
         body_axis,
-        jnp.where(carriage.is_free[:, None], world_axis, xaxis[carriage.joint]),
+        jnp.where(ancestry.is_free[:, None], world_axis, xaxis[ancestry.joint]),
     )
-    anchor = jnp.where(carriage.is_free[:, None], xpos[carriage.body], xanchor[carriage.joint])
-    turns = jnp.asarray(carriage.turns)[:, None]
+    anchor = jnp.where(ancestry.is_free[:, None], xpos[ancestry.body], xanchor[ancestry.joint])
+    turns = jnp.asarray(ancestry.turns)[:, None]
     return jnp.concatenate(
         [jnp.where(turns, direction, 0.0), jnp.where(turns, vector_product(anchor, direction), direction)], axis=1
     )

@@ -102,7 +102,7 @@ def unpack_tree(packed: Array) -> tuple[Records, Records, NDArray[np.int64]]:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def spread(dofs: Records, cdof: Array, rate: Array, before: Array, after: Array) -> None:
+def propagate_velocities(dofs: Records, cdof: Array, rate: Array, before: Array, after: Array) -> None:
     """Spatial velocity of the tree before and after the group of each dof, shapes (nv, 6), at joint velocities."""
     for k in range(dofs.shape[0]):
         first, last, parent = dofs[k].first, dofs[k].last, dofs[k].parent

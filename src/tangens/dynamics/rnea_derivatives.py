@@ -1,4 +1,9 @@
-"""How inverse dynamics change with q and v: all of ∂(M·a + c)/∂q and ∂c/∂v in one sweep over the tree.
+"""Derivatives of the recursive Newton-Euler algorithm (RNEA): ∂(M·a + c)/∂q and ∂c/∂v in one sweep over the tree.
+
+Carpentier & Mansard, "Analytical derivatives of rigid body dynamics algorithms" (RSS 2018), differentiate the two
+passes of RNEA. Here I and B are summed over the bodies behind each joint first, as in Singh, Russell & Wensing,
+"Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra" (RA-L 2022).
+Our B is twice theirs.
 
 Turning a joint k moves everything behind it as one rigid body. Seen from that body nothing has changed but its base:
 the velocity and acceleration before the joint appear turned back by S_k. So the force of the bodies behind joint i
@@ -24,11 +29,13 @@ _INERTIA, _N, _P, _F, _ACC0, _ACC1, _WIDTH = 36, 46, 55, 58, 64, 70, 76
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
-def add_inverse_slopes(
+def add_rnea_derivatives(
     dofs: Records, bodies: Records, cdof: Array, cinert: Array, gravity: Array, before: Array, after: Array,
     v: Array, a: Array, outside: Array, scale: float, by_q: Array, by_v: Array,
 ) -> None:  # fmt: skip
-    """Add scale·∂(inverse dynamics)/∂q and /∂v, shapes (nv, nv), where `before` and `after` are `spread` of v.
+    """Add scale·∂(inverse dynamics)/∂q and /∂v, shapes (nv, nv).
+
+    `before` and `after` are what `propagate_velocities` makes of v.
 
     `outside` (nv, 6) is the wrench on everything behind each dof, fixed in the world: the derivative of its generalised
     force is added too, as it is.
