@@ -80,7 +80,7 @@ class Simulator:
         The solver starts from scratch, or from what it found in another step, `guess`, which is quicker where little
         has changed. `sim.step(out, u)` goes on from a step's result and takes it as the guess.
         """
-        if state.__class__ is Step:
+        if isinstance(state, Step):
             guess = state if guess is None else guess
             state = state.state
         x = self._admit(state, u, tau)

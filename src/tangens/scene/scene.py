@@ -225,8 +225,8 @@ class Scene:
         """The same for scenes of the same content, in every process."""
         buffer = np.zeros(mujoco.mj_sizeModel(self._model), np.uint8)
         mujoco.mj_saveModel(self._model, None, buffer)
-        digest = hashlib.sha256(buffer)
-        digest.update(self._restitution)
+        digest = hashlib.sha256(buffer.tobytes())
+        digest.update(self._restitution.tobytes())
         for name, shape in sorted(self.shapes.items()):
             digest.update(pickle.dumps((name, shape)))
         return digest.hexdigest()

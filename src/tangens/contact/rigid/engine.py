@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ class RigidEngine(HostEngine):
     # ------------------------------------------------------------------ derivatives
 
     def differentiate(
-        self, scratch: RigidScratch, tape: RigidTape, wrt: Sequence[str], with_force: bool, rule: GradientRule
+        self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
     ) -> Jacobian:
         """Derivative of a step at its modes."""
         memory, (_, nv, nu) = tape.memory, self._sizes
@@ -139,16 +139,15 @@ class RigidEngine(HostEngine):
             if with_force:
                 d_impulse = -lin.A_inverse @ (through_B(lin, lin.Y @ by_force) + by_law)
                 if open_forces is not None:
-                    d_impulse = open_forces.completed(
-                        d_impulse, open_forces.by_configuration() if name == "q" else None
-                    )
+                    by_null = open_forces.by_configuration() if name == "q" else None
+                    d_impulse = open_forces.completed(d_impulse, by_null)
                 turn = lin.turn if name == "q" else None
                 force[name] = ContactForces.of(solved).derivative(lin.active, d_impulse, turn).reshape(-1, 3, *shape)
         chosen = {name: blocks[name] for name in wrt}
         return Jacobian(chosen, force if with_force else None, not lin.ambiguous, tape.report)
 
     def carry_back(
-        self, scratch: RigidScratch, tape: RigidTape, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+        self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
         memory = tape.memory

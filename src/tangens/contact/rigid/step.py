@@ -34,7 +34,7 @@ _FASTEST = 1e8  # a velocity beyond this comes of a motion that diverged [m/s, r
 _ROUNDS = 20  # each lets at least one more constraint in, the last one all of them
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def step(
     table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float
 ) -> tuple[Array, Array, Array, int, float, float, float, float, int]:
@@ -65,52 +65,42 @@ def step(
 
 @numba.njit(cache=True, error_model="numpy")
 def _solve_contacts(model: Model, kin: Kinematics, w: Workspace, guess: Array) -> tuple[Array, int, float, int]:
-    """Find v⁺; returns the impulses by contact and constraint, iterations, residual and method."""
-    nc, ns, most = w.contacts.shape[0], model.specs.shape[0], int(model.settings[ITERATIONS])
-    tolerance = model.settings[TOLERANCE]
+    """Find v⁺: solve for those who take part, add whom the answer violates, and again, until nobody joins.
+
+    Returns the impulses by contact and constraint, iterations, residual and method.
+    """
+    nc, ns, nv = w.contacts.shape[0], model.specs.shape[0], kin.v.shape[0]
+    tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
     impulses, limits = np.zeros(3 * nc + 6 * ns), np.zeros(2 * ns, dtype=np.int64)
-    read_guess(model, w, guess, impulses, limits)
-    iterations, error, method = 0, 0.0, NOTHING
-    for attempt in range(2):
-        patient = attempt == 1 or model.correction == 0.0
-        budget = most if patient else min(_IMPATIENCE, most)
-        taken, error, how = _solve_active(model, kin, w, impulses, limits, budget)
-        iterations, method = iterations + taken, max(method, how)
-        if error <= tolerance or patient:
-            break
-        # Overlaps that limits or other bodies keep from being undone have no solution: leave them as they are.
-        model.correction = 0.0
-        impulses[:] = 0.0
-        set_contact_targets(model, kin, w)
-    return impulses, iterations, error, method
-
-
-@numba.njit(cache=True, error_model="numpy")
-def _solve_active(
-    model: Model, kin: Kinematics, w: Workspace, impulses: Array, limits: IntArray, budget: int
-) -> tuple[int, float, int]:
-    """Solve for those who take part, add whom the answer violates, and again, until nobody joins."""
-    nv, iterations, error, method = kin.v.shape[0], 0, 0.0, NOTHING
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    read_guess(model, w, guess, impulses, limits)
     propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
     add_violated(model, kin, w, after, limits, False)
-    for turn in range(_ROUNDS):
+    iterations, error, method, turn, insists = 0, 0.0, NOTHING, 0, model.correction != 0.0
+    while True:
         build_rows(model, kin, w, limits, impulses)
         nb, n = w.counts[0], w.counts[1]
         if n == 0:
             break
         set_delassus(model, w)
         taken, error, how = solve(
-            w.G[: n * n].reshape(n, n), w.g[:n], w.blocks[:nb], w.impulse[:n], w.sigma[:n], budget,
-            model.settings[TOLERANCE], int(model.settings[SOLVER]),
+            w.G[: n * n].reshape(n, n), w.g[:n], w.blocks[:nb], w.impulse[:n], w.sigma[:n],
+            min(_IMPATIENCE, most) if insists else most, tolerance, int(model.settings[SOLVER]),
         )  # fmt: skip
-        iterations, method = iterations + taken, max(method, how)
+        iterations, method, turn = iterations + taken, max(method, how), turn + 1
         apply_impulses(model, w)
         keep_impulses(w, impulses)
         propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
-        if add_violated(model, kin, w, after, limits, turn == _ROUNDS - 2) == 0:
+        if add_violated(model, kin, w, after, limits, turn == _ROUNDS - 1) > 0 and turn < _ROUNDS:
+            continue
+        if error <= tolerance or not insists:
             break
-    return iterations, error, method
+        # Overlaps that limits or other bodies keep from being undone have no solution: leave them as they are.
+        insists, model.correction, turn = False, 0.0, 0
+        impulses[:] = 0.0
+        set_contact_targets(model, kin, w)
+        add_violated(model, kin, w, after, limits, False)
+    return impulses, iterations, error, method
 
 
 @numba.njit(cache=True, error_model="numpy")

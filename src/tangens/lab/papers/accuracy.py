@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import ContactModel, Lcp
-from tangens.contact.rigid.tangents import set_tangents
+from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.errors import NotDifferentiable, SolverError
 from tangens.lab.papers.motions import random_controls, robot
 from tangens.lab.papers.poses import floating, start

@@ -64,7 +64,7 @@ class Linearization(NamedTuple):
     turn: Array  # how contact frames turn with q, (nc, 3, nv), if asked for
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def differentiate(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, by_state: Array, by_u: Array
 ) -> tuple[int, bool]:
@@ -76,7 +76,7 @@ def differentiate(
     return -1, lin.ambiguous
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def linearize(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, with_u: bool, with_turn: bool
 ) -> Linearization:

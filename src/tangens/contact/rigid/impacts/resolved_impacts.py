@@ -75,7 +75,7 @@ class ResolvedImpacts(RigidEngine):
         return Step(last.state, self._contacts(pieces), _worst(pieces), pieces, last.guess, self.owner, failed)
 
     def differentiate(
-        self, scratch: RigidScratch, tape: Sequence[Piece], wrt: Sequence[str], with_force: bool, rule: GradientRule
+        self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
     ) -> Jacobian:
         """Derivative of the whole step, impacts and their times included."""
         if len(tape) == 1:
@@ -112,7 +112,7 @@ class ResolvedImpacts(RigidEngine):
         return Jacobian(total, None, unique, _worst(tape))
 
     def carry_back(
-        self, scratch: RigidScratch, tape: Sequence[Piece], cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+        self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """Carry ∂L/∂(q⁺, v⁺) back through the whole step."""
         if len(tape) == 1:

@@ -1,8 +1,8 @@
 """Named groups of arrays for compiled code.
 
-A step works on some forty arrays. Handed over one by one, they make functions of nineteen arguments; as named tuples, they
-are taken apart and put together at every call, and compiling takes four times as long. numba's `structref` passes a
-pointer: `kin.cdof` costs a load, and a function takes the two or three groups that it needs.
+A step works on some forty arrays. Handed over one by one, they make functions of nineteen arguments; as named tuples,
+they are taken apart and put together at every call, and compiling takes four times as long. numba's `structref` passes
+a pointer: `kin.cdof` costs a load, and a function takes the two or three groups that it needs.
 """
 
 from __future__ import annotations

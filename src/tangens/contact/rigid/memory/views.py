@@ -1,4 +1,4 @@
-"""What compiled code sees of a step: the model, the configuration's kinematics, and the contact problem with its solution.
+"""What compiled code sees of a step: the model, the kinematics, and the contact problem with its solution.
 
 Each is opened once, where compiled code is entered. While a step is taken, kinematics are MuJoCo's own arrays; its
 derivative reads the copies on a tape.

@@ -1,4 +1,4 @@
-"""Solvers of the contact problem, by name: semi-smooth Newton with Gauss-Seidel to start it, ADMM, and pivoting for boxes.
+"""Solvers of the contact problem, by name: semi-smooth Newton started by Gauss-Seidel, ADMM, and pivoting for boxes.
 
 Gauss-Seidel always makes progress and finds the modes; Newton then solves the equations of those modes to the last
 digits. All start from the impulses they are given and leave their result there.

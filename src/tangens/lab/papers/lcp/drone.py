@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens import scenes
-from tangens.contact import Lcp
 from tangens.lab.papers.rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.simulate import Simulator
@@ -48,7 +47,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
 def train(gradient: str, iterations: int, steps: int = STEPS) -> Training:
     """Gradient descent on the squared distance from the target at the last step."""
     scene = scenes.drone()
-    simulator = Simulator(scene, contact=Lcp(gradient=gradient))
+    simulator = Simulator(scene, contact="lcp", gradient=gradient)
     start = simulator.initial_state("resting")
     target, up = start.q[2] + RISE, np.eye(scene.nv)[2]
     (low, high), u, losses = scene.shared_model.actuator_ctrlrange[0], np.zeros((steps, scene.nu)), list[float]()
