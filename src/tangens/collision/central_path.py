@@ -48,4 +48,5 @@ def balanced(balance: Callable[[Array], Array]) -> Array:
     shares = jnp.asarray(_SHARES)
     after = jax.vmap(balance)(shares)
     fine = after >= jnp.minimum(_BALANCE, 0.9 * balance(jnp.zeros(())))
-    return shares[jnp.where(jnp.any(fine), jnp.argmax(fine), jnp.argmax(after))]
+    allowed = jnp.where(jnp.any(fine), fine, after == jnp.max(after))
+    return jnp.max(jnp.where(allowed, shares, shares[-1]))

@@ -120,9 +120,16 @@ def frame_of(normal: Array, tangent: Array, dim: int) -> Array:
         return jnp.stack([n, jnp.stack([n[2], jnp.zeros_like(n[1]), -n[0]])], axis=1)
     n = unit(normal)
     t = tangent - n * (n @ tangent)
-    spare = jnp.eye(3)[jnp.argmin(jnp.abs(n))]  # where the tangent given is along the normal
+    spare = _farthest_axis(n)  # where the tangent given is along the normal
     t = unit(jnp.where(t @ t > 1e-8, t, spare - n * (n @ spare)))
     return jnp.stack([n, t, vector_product(n, t)], axis=1)
+
+
+def _farthest_axis(n: Array) -> Array:
+    """The axis of the world that a unit vector is farthest from; without argmin, whose lowering forgets precision."""
+    x, y, z = jnp.abs(n)
+    first, second = (x <= y) & (x <= z), y <= z
+    return jnp.where(first, jnp.eye(3)[0], jnp.where(second, jnp.eye(3)[1], jnp.eye(3)[2]))
 
 
 def length_of(shape1: Shape, shape2: Shape) -> Array:

@@ -56,7 +56,7 @@ def test_scenes_that_differ_in_parameters_share_what_is_compiled(cube: tg.Simula
     heavy = tg.Simulator(
         cube.scene.replace(mass=2.0, friction=0.1, timestep=0.004), contact=tg.SingleLevel(relaxation=RHO)
     )
-    assert engine_of(heavy).function is engine_of(cube).function
+    assert engine_of(heavy).shared_model(16) is engine_of(cube).shared_model(16)
     force = heavy.step(heavy.initial_state("resting")).contacts.force
     np.testing.assert_allclose(force.sum(axis=0), [0, 0, 2 * 9.81], rtol=1e-2, atol=1e-6)
 
@@ -128,7 +128,7 @@ def test_pairs_of_geoms_that_cannot_move_are_left_out() -> None:
     fixed = '<geom name="a" size="0.1"/><geom name="b" size="0.1" pos="0.1 0 0"/>'
     ball = '<body pos="0 0 1"><freejoint/><geom name="c" size="0.1"/></body>'
     pairs = '<contact><pair geom1="a" geom2="b"/><pair geom1="a" geom2="c"/></contact>'
-    table = PairTable(tg.load(f"<mujoco><worldbody>{fixed}{ball}</worldbody>{pairs}</mujoco>"), False, 3.0)
+    table = PairTable(tg.load(f"<mujoco><worldbody>{fixed}{ball}</worldbody>{pairs}</mujoco>"), False)
     assert sorted(sorted(geoms) for group in table.groups for geoms in group.geoms.tolist()) == [[0, 2], [1, 2]]
 
 
@@ -165,13 +165,13 @@ def test_other_models_refuse_shapes_that_they_do_not_see() -> None:
         tg.Simulator(flat, contact="single-level")
 
 
-@pytest.mark.parametrize("options", [{"relaxation": 0.0}, {"gradient_relaxation": -1.0}, {"max_iterations": 0}])
+@pytest.mark.parametrize("options", [{"relaxation": 0.0}, {"sharpness": -1.0}, {"max_iterations": 0}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(tg.OptionError, match=next(iter(options))):
         tg.SingleLevel(**options)
 
 
 def engine_of(simulator: tg.Simulator) -> InteriorEngine:
-    engine = simulator._engine
+    engine = simulator.engine
     assert isinstance(engine, InteriorEngine)
     return engine

@@ -55,8 +55,8 @@ def solve(
     dynamics: SmoothDynamics,
     problem: Problem,
     guess: Iterate,
-    most: int,
-    tolerance: float,
+    most: Array,
+    tolerance: Array,
     settle: Callable[[Problem, Iterate], Iterate] | None = None,
 ) -> Outcome:
     """Solve a step's equations from a guess, to `tolerance` times ρ.

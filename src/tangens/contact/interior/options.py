@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import ContactModel, Engine
+from tangens.contact.rules import Exact, GradientRule, Relaxed
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
 
@@ -19,9 +20,6 @@ class InteriorContact(ContactModel):
 
     relaxation: float = 1e-6
     """ρ [J]: what is left of force times gap. Bodies at rest hover by ρ over their weight."""
-
-    gradient_relaxation: float | None = None
-    """ρ of the equations that are differentiated; None: the same."""
 
     torsional_friction: bool = False
     """Let contacts resist spinning on the spot, by MuJoCo's second friction coefficient [m]."""
@@ -38,21 +36,17 @@ class InteriorContact(ContactModel):
     """Of all equations, relative to ρ."""
 
     parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
+    rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Relaxed)
     bilevel: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
-        for name in ("relaxation", "gradient_relaxation", "sharpness", "tolerance"):
+        for name in ("relaxation", "sharpness", "tolerance"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+            if not (isinstance(value, int | float) and 0 < value < float("inf")):
                 raise OptionError(f"{name} must be a positive number; got {value!r}")
         if not isinstance(self.max_iterations, int) or self.max_iterations < 1:
             raise OptionError(f"max_iterations must be a positive whole number; got {self.max_iterations!r}")
-
-    @property
-    def smooth(self) -> float:
-        """ρ of the equations that are differentiated."""
-        return self.relaxation if self.gradient_relaxation is None else self.gradient_relaxation
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare the scene's shapes; compiled at the first step."""

@@ -47,11 +47,10 @@ class Kind(NamedTuple):
 class PairTable:
     """The pairs of a scene. Fixed structure; `pairs` fills in the numbers of given parameters."""
 
-    def __init__(self, scene: Scene, torsion: bool, sharpness: float) -> None:
+    def __init__(self, scene: Scene, torsion: bool) -> None:
         self._scene, self._model = scene, scene.shared_model
-        self._torsion, self._sharpness = torsion, sharpness
-        m = self._model
-        shapes = self._shapes(m.geom_size)
+        self._torsion = torsion
+        shapes = self._shapes(self._model.geom_size, scene.shapes)
         members: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
         for geom, pieces in enumerate(shapes):
             for index, piece in enumerate(pieces):
@@ -61,11 +60,10 @@ class PairTable:
         place = {tuple(who): (k, i) for k, group in enumerate(members.values()) for i, who in enumerate(group)}
         self.groups = self._group(shapes, place)
 
-    def _shapes(self, size: Any, shapes: Mapping[str, Shape] | None = None) -> list[tuple[Shape, ...]]:
-        """The convex parts of each geom's shape; none for geoms that touch nothing. `shapes` replace the scene's."""
-        own, geoms = {**self._scene.shapes, **(shapes or {})}, shapes_of(self._model, size)
-        names = self._scene.geom_names
-        chosen = [own.get(names[g], shape) if names[g] else shape for g, shape in enumerate(geoms)]
+    def _shapes(self, size: Any, described: Mapping[str, Shape]) -> list[tuple[Shape, ...]]:
+        """The convex parts of each geom's shape; none for geoms that touch nothing."""
+        names, geoms = self._scene.geom_names, shapes_of(self._model, size)
+        chosen = [described.get(names[g], shape) if names[g] else shape for g, shape in enumerate(geoms)]
         return [() if shape is None else parts(shape) for shape in chosen]
 
     def _check_dimension(self, shapes: list[tuple[Shape, ...]]) -> int:
@@ -96,14 +94,14 @@ class PairTable:
             for (k1, k2), rows in found.items()
         )
 
-    def reach(self, size: Any) -> NDArray[np.float64]:
+    def reach(self, size: Any, described: Mapping[str, Shape]) -> NDArray[np.float64]:
         """Radii of balls around all shapes [m], kind by kind: found once, since corners are dear to find."""
-        shapes = self._shapes(size)
+        shapes = self._shapes(size, described)
         return np.array([float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p in zip(*k, strict=True)])
 
-    def pairs(self, parameters: Mapping[str, Any]) -> tuple[Pair, ...]:
+    def pairs(self, parameters: Mapping[str, Any], all_reach: Array, sharpness: Array) -> tuple[Pair, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
-        reach = jnp.split(jnp.asarray(parameters["reach"]), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
+        reach = jnp.split(jnp.asarray(all_reach), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
         m = self._model
         shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
@@ -125,7 +123,7 @@ class PairTable:
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
             lighter = jnp.minimum(mass[body1], mass[body2])
-            sharp, geoms = self._sharpness * EARTH * lighter, jnp.asarray(group.geoms)
+            sharp, geoms = sharpness * EARTH * lighter, jnp.asarray(group.geoms)
             length = jax.vmap(length_of)(s1, s2)
             result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion))
         return tuple(result)

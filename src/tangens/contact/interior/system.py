@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import lu_solve
+from jax.scipy.linalg import lu_factor, lu_solve
 
 from tangens.collision.growth import Place
 from tangens.contact.interior.pair import (
@@ -30,8 +30,8 @@ from tangens.contact.interior.pair import (
     residual,
     respond,
 )
-from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, cross, vector_product
+from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 
 Array = jax.Array
@@ -114,6 +114,8 @@ class System(NamedTuple):
     """Which entries of v⁺ move each body, (nbody, n)."""
     reactions: tuple[Array, ...]
     """How each pair's unknowns and wrenches follow motions of its bodies, packed, (n, 12)."""
+    inside: tuple[Array, ...]
+    """Contact frames in the axes of each pair's body 1."""
 
 
 def lift(p: Array) -> Array:
@@ -155,18 +157,6 @@ def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> tuple[Sp
     spatial = dynamics.spatial_kinematics(integrate(dynamics.layout, problem.q, problem.timestep * v))
     jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
     return spatial, jacobian, jnp.einsum("bid,bd->bi", jacobian, v[ancestry.dofs])
-
-
-def frames(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[tuple[Array, ...], Iterate]:
-    """Contact frames at an iterate in the axes of each pair's body 1, and the iterate with its tangents in them."""
-    spatial, _, twist = kinematics(dynamics, problem, x.v)
-    inside, pairs = list[Array](), list[Unknowns]()
-    for group, u in zip(problem.groups, x.pairs, strict=True):
-        bodies = all_bodies(group, spatial, twist)
-        frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
-        inside.append(jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame)
-        pairs.append(u_aligned)
-    return tuple(inside), x._replace(pairs=tuple(pairs))
 
 
 def left_of(dynamics: SmoothDynamics, problem: Problem, x: Iterate, inside: tuple[Array, ...]) -> Left:
@@ -219,7 +209,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
     wrench, matrix = jnp.zeros((len(dofs), 6)), problem.inertia / h
     pairs, left, linears = list[Unknowns](), list[Residual](), list[Linear]()
-    lifts, reactions = list[Array](), list[Array]()
+    lifts, reactions, inside = list[Array](), list[Array](), list[Array]()
     for group, u in zip(problem.groups, x.pairs, strict=True):
         bodies, a, b = all_bodies(group, spatial, twist), group.body1, group.body2
         frame, u_aligned = jax.vmap(aligned)(group, u, bodies)
@@ -233,6 +223,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
             matrix = matrix.at[dofs[side][:, :, None], dofs[other][:, None, :]].add(-share)
         wrench += _wrenches(group, len(dofs), at, linear.wrench1, linear.wrench2)
         pairs.append(u_aligned)
+        inside.append(jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame)
         left.append(linear.residual)
         linears.append(linear)
         lifts.append(at)
@@ -246,7 +237,17 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     rest = Left(problem.inertia @ (x.v - problem.v) / h - force, tuple(left), _limit(problem, x))
     matrix = matrix + turning + jnp.diag(wall)
     return System(
-        rest, matrix, turning, jacobian, moves, twists, tuple(linears), tuple(lifts), dofs, tuple(reactions)
+        rest,
+        matrix,
+        turning,
+        jacobian,
+        moves,
+        twists,
+        tuple(linears),
+        tuple(lifts),
+        dofs,
+        tuple(reactions),
+        tuple(inside),
     ), x
 
 
@@ -316,6 +317,28 @@ def direction(problem: Problem, x: Iterate, system: System, factor: Any, left: L
     push = limits.sign * problem.timestep * dv[limits.v]
     pairs = tuple(_unpacked(u, answer) for u, answer in zip(x.pairs, answers, strict=True))
     return Iterate(dv, pairs, Stop(stop_push - x.limits.push / x.limits.gap * push, stop_gap + push))
+
+
+def sensitivity(
+    dynamics: SmoothDynamics, problem: Problem, x: Iterate, matrix: Array, inside: tuple[Array, ...], change: Left
+) -> Array:
+    """How v⁺ answers to a change of the residual, products held: the implicit function theorem, linear in the change.
+
+    Newton's matrix is the one that the method ended with; only the pairs' own blocks are made anew.
+    """
+    spatial, jacobian, twist = kinematics(dynamics, problem, x.v)
+    none, wrench = jnp.zeros(6), jnp.zeros((len(jacobian), 6))
+    for group, u, local, rest in zip(problem.groups, x.pairs, inside, change.pairs, strict=True):
+        bodies = all_bodies(group, spatial, twist)
+        frame = bodies.place1.rotation @ local
+        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
+        goal = jax.tree.map(jnp.zeros_like, jax.vmap(products)(u, u))
+        _, w1, w2 = jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(group, u, linear, rest, goal, none, none)
+        wrench += _wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
+    push = x.limits.push / x.limits.gap * change.limits
+    given = joint_forces(jnp.asarray(dynamics.ancestry.dofs), jacobian, wrench, len(x.v))
+    given = given.at[problem.limits.v].add(problem.limits.sign * push)
+    return lu_solve(lu_factor(matrix), given - change.v)
 
 
 def _following(

@@ -1,0 +1,209 @@
+"""A step of relaxed contact as a pure function of JAX, with its implicit derivative.
+
+Derivatives are those of the relaxed equations at their solution (implicit function theorem): one linear system, whose
+factors all columns share, forward and reverse. They flow to q, v, u, tau, mass, com, inertia, damping, armature,
+gravity, friction, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near, torsional
+friction coefficients, where geoms sit on their bodies, joint ranges.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from tangens.contact.interior import bilevel, method
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
+from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
+from tangens.contact.interior.system import (
+    Iterate,
+    Limits,
+    Problem,
+    Stop,
+    all_bodies,
+    kinematics,
+    left_of,
+    sensitivity,
+)
+from tangens.contact.interior.touching import touching
+from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
+from tangens.dynamics.spatial import vector_product
+from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
+from tangens.scene import Scene
+
+Array = jax.Array
+
+_DETECTION = 1e-9  # relaxation of the growth problems of the bilevel method: as good as solved
+_WARM = 1e-2  # how far a solution is moved into the interior before the next step starts there (paper 1, Sec. VII)
+_WARM_SHARE = 3  # a warm start that does not converge within a third of the iterations is given up
+
+
+class Memory(NamedTuple):
+    """What a solved step leaves behind."""
+
+    x: Iterate
+    matrix: Array
+    """Newton's, of the size of the velocities, (nv, nv)."""
+    inside: tuple[Array, ...]
+    """Contact frames in the axes of each pair's body 1."""
+
+
+class InteriorModel(PureModel):
+    """Steps of `single-level` and `bilevel` on scenes of one structure; `scene` is any one of them."""
+
+    def __init__(self, scene: Scene, is_bilevel: bool, torsional_friction: bool, capacity: int | None) -> None:
+        self.dynamics = SmoothDynamics(scene.shared_model)
+        self.layout = self.dynamics.layout
+        self.table = PairTable(scene, torsional_friction)
+        self.capacity = capacity
+        """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
+        self._is_bilevel = is_bilevel
+        self._joint_limits = JointLimits(scene.shared_model)
+
+    def solve(self, inputs: Inputs, guess: Memory | None = None) -> Solution:
+        """Solve a step; from a guess if one is given, and from scratch where that fails."""
+        problem, crowded = jax.lax.optimization_barrier(self.problem(inputs))
+        run = partial(
+            method.solve,
+            self.dynamics,
+            problem,
+            tolerance=inputs.settings["tolerance"],
+            settle=partial(bilevel.settle, self.dynamics) if self._is_bilevel else None,
+        )
+        # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
+        most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
+        if guess is None:
+            outcome = run(self.start(problem), most)
+        else:
+            # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
+            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE)
+            cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most))
+            spent = jnp.where(warm.converged, 0, warm.iterations)
+            outcome = cold._replace(iterations=cold.iterations + spent)
+        v = outcome.x.v
+        q = integrate(self.layout, problem.q, problem.timestep * v)
+        residual = jnp.maximum(outcome.residual, outcome.complementarity)
+        contacts, memory = touching(problem, outcome), Memory(outcome.x, outcome.system.matrix, outcome.system.inside)
+        return Solution(q, v, outcome.converged, outcome.iterations, residual, contacts, memory, crowded)
+
+    def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
+        """By the implicit function theorem at a solution of the equations."""
+        problem, _ = self.problem(inputs)
+        x, matrix, inside = memory
+
+        def residual(change: Change) -> Any:
+            moved, _ = self.problem(displaced(self.layout, inputs, change))
+            return left_of(self.dynamics, moved, x, inside)
+
+        nothing = jax.tree.map(jnp.zeros_like, change)
+        _, left = jax.jvp(residual, (nothing,), (change,))
+        dv = sensitivity(self.dynamics, problem, x, matrix, inside, left)
+        by_q, by_v = integrate_jacobians(self.layout, inputs.x.q, problem.timestep * v_next)
+        dq = problem.timestep * (by_v @ dv)
+        return (dq + by_q @ change["q"] if "q" in change else dq), dv
+
+    def problem(self, inputs: Inputs) -> tuple[Problem, Array]:
+        """The equations of a step, with the pairs that are near."""
+        (q, v, u, tau), p, settings = inputs
+        timestep, relaxation = settings["timestep"], settings["relaxation"]
+        smooth = {name: p[name] for name in self.dynamics.parameters}
+        inertia, force = self.dynamics.equations(q, v, u, tau, smooth, timestep)
+        detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
+        problem = Problem(
+            q,
+            v,
+            inertia,
+            force,
+            self.table.pairs(p, settings["reach"], settings["sharpness"]),
+            self._joint_limits(p["mass"]),
+            timestep,
+            relaxation,
+            detection,
+        )
+        return self._near(problem)
+
+    def _near(self, problem: Problem) -> tuple[Problem, Array]:
+        """Keep the nearest pairs of each kind, as many as there is room for."""
+        crowded = jnp.zeros((), bool)
+        if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
+            return problem, crowded
+        spatial, _, twist = kinematics(self.dynamics, problem, problem.v)
+        kept = list[Pair]()
+        for group in problem.groups:
+            if len(group.friction) <= self.capacity:
+                kept.append(group)
+                continue
+            bodies = all_bodies(group, spatial, twist)
+            bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
+            near = jax.lax.top_k(-bound, self.capacity)[1]
+            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
+            crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
+        return problem._replace(groups=tuple(kept)), crowded
+
+    def start(self, problem: Problem) -> Iterate:
+        """A guess from scratch: the scene at rest, where its bodies do not overlap."""
+        v = jnp.zeros_like(problem.v)
+        spatial, jacobian, twist = kinematics(self.dynamics, problem, v)
+        moving = jnp.einsum("bid,bd->bi", jacobian, problem.v[self.dynamics.ancestry.dofs])
+
+        def begin(group: Pair) -> Unknowns:
+            bodies = all_bodies(group, spatial, moving)
+            bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
+            near = bound < _margin(problem, group, bodies)
+            impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
+            return jax.vmap(start)(group, all_bodies(group, spatial, twist), impact)
+
+        pairs = tuple(begin(g) for g in problem.groups)
+        limits = problem.limits
+        gap = limits.sign * (problem.q[limits.q] - limits.bound)
+        return Iterate(v, pairs, Stop(limits.force / 3, jnp.maximum(gap, 0.1)))
+
+
+def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
+    """Farther apart than this, pairs of a group do not meet in this step [m].
+
+    Twice the way they go at their speed; and a tenth of the smaller one's size, for forces change speeds.
+    """
+    return 2 * problem.timestep * _speed(bodies) + 0.1 * jnp.min(group.reach, axis=1)
+
+
+def _speed(bodies: Bodies) -> Array:
+    """How fast the bodies of pairs move against each other, halfway between them [m/s]."""
+    relative = bodies.twist2 - bodies.twist1
+    middle = (bodies.place1.position + bodies.place2.position) / 2
+    return jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
+
+
+def warmed(x: Iterate, push: float) -> Iterate:
+    """A solution moved into the interior, as a guess for the step after it (paper 1, Sec. VII)."""
+
+    def of(u: Unknowns) -> Unknowns:
+        grown = u.growth._replace(slack=u.growth.slack + push, dual=u.growth.dual + push)
+        return u._replace(growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push)
+
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), Stop(x.limits.push + push, x.limits.gap + push))
+
+
+class JointLimits:
+    """Bounds of hinges and slides."""
+
+    def __init__(self, m: mujoco.MjModel) -> None:
+        plain = np.isin(m.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
+        on = not m.opt.disableflags & (mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+        joints = np.flatnonzero(plain & m.jnt_limited.astype(bool) & on)
+        both, side = np.repeat(joints, 2), np.tile([0, 1], len(joints))
+        self._model, self._body = m, m.jnt_bodyid[both]
+        self._q, self._v = m.jnt_qposadr[both], m.jnt_dofadr[both]
+        self._sign, self._bound = 1.0 - 2.0 * side, m.jnt_range[both, side]
+
+    def __call__(self, mass: Array) -> Limits:
+        """Those of a scene with these masses."""
+        # Only where solvers start depends on it.
+        force = EARTH * jax.lax.stop_gradient(tree_masses(self._model, mass))[self._body]
+        q, v, sign, bound = map(jnp.asarray, (self._q, self._v, self._sign, self._bound))
+        return Limits(q, v, sign, bound, force)
