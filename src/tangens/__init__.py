@@ -36,12 +36,12 @@ from tangens.simulate import Simulator
 from tangens.state import State
 
 if TYPE_CHECKING:
-    from tangens import collision, geometry, testing
+    from tangens import collision, geometry, interop, testing
 else:
 
     def __getattr__(name: str) -> Any:
         """Rooms that are imported on their first use: JAX is slow to import, and few runs need `tangens.testing`."""
-        if name in ("collision", "geometry", "testing"):
+        if name in ("collision", "geometry", "interop", "testing"):
             return import_module(f"tangens.{name}")
         raise AttributeError(f"module 'tangens' has no attribute {name!r}")
 
@@ -81,6 +81,7 @@ __all__ = [
     "Trajectory",
     "collision",
     "geometry",
+    "interop",
     "load",
     "optimize",
     "scenes",

@@ -31,8 +31,8 @@ from tangens.contact.interior.system import (
 )
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
-from tangens.dynamics.spatial import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 from tangens.scene import Scene
 

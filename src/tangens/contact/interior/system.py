@@ -30,8 +30,8 @@ from tangens.contact.interior.pair import (
     residual,
     respond,
 )
-from tangens.dynamics.spatial import SpatialKinematics, cross, vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import SpatialKinematics, cross, vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 
 Array = jax.Array
