@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import tangens as tg
-from tangens.contact.interior.engine import compiled
+from tangens.contact.compiling import compiled
 from tangens.errors import OptionError
 
 Array = NDArray[np.float64]

@@ -89,8 +89,8 @@ def _implicit(model: PureModel, own: Named, settings: Named, smooth: Named | Non
             rows["q"] = rows["q"] @ _into_tangent(model.layout, raw["q"])
             dtype, rows = _dtype(given), _out_of_tangent(model.layout, solution.q, rows)
             rows, q, v = _cast((rows, solution.q, solution.v), dtype)
-        change = _product(rows, _cast(change, dtype))
-        return (q, v), (change[: len(q)], change[len(q) :])
+        ends = _product(rows, _cast(change, dtype))
+        return (q, v), (ends[: len(q)], ends[len(q) :])
 
     return step
 

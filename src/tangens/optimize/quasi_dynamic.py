@@ -7,12 +7,15 @@ configurations take little longer than one.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.base import Point
 from tangens.contact.interior.options import InteriorContact
+from tangens.contact.rules import Relaxed
 from tangens.errors import SolverError
 from tangens.simulate import Simulator
 from tangens.state import State
@@ -87,57 +90,41 @@ class OneByOne:
 
 
 class Together:
-    """A contact model in JAX, vectorised over `lanes` configurations and compiled once for all of them."""
+    """A contact model in JAX, `lanes` configurations at a time."""
 
     def __init__(self, simulator: Simulator, fingers: Indices, hold: int, lanes: int) -> None:
-        import jax
-        import jax.numpy as jnp
+        from tangens.contact.interior.engine import InteriorEngine
 
-        from tangens.contact.interior.engine import compiled
-        from tangens.contact.interior.function import Inputs, Solution, StepFunction
-
-        assert isinstance(simulator.contact, InteriorContact)
-        scene, options = simulator.scene, simulator.contact
-        with jax.enable_x64(True):
-            step = StepFunction(scene, options)
-
-        def slope(solution: Solution, inputs: Inputs, dq: Any, dv: Any) -> tuple[Any, Any]:
-            def column(dq: Any, dv: Any, du: Any) -> tuple[Any, Any]:
-                return step.carried(solution, solution.v, inputs, {"q": dq, "v": dv, "u": du})
-
-            return jax.vmap(column, 1, 1)(dq, dv, jnp.eye(scene.nu))
-
-        # One function takes steps at either relaxation: compiling it takes long.
-        self._solve, self._slope = compiled(jax.vmap(step.solve, (0, None))), compiled(jax.vmap(slope))
-        self._scene, self._options = scene, options
-        self._fingers, self._hold, self._lanes, self._jax = fingers, hold, lanes, jax
+        assert isinstance(simulator.engine, InteriorEngine)
+        scene, rule, contact = simulator.scene, simulator.gradient, simulator.engine.contact
+        rho = rule.relaxation if isinstance(rule, Relaxed) else contact.relaxation
+        # Derivatives are those of relaxed steps all along. A relaxation of its own compiles nothing anew.
+        self._engine, self._relaxed = simulator.engine, InteriorEngine(scene, replace(contact, relaxation=rho))
+        self._scene, self._fingers, self._hold, self._lanes = scene, fingers, hold, lanes
 
     def expand(self, q: Array, u: Array) -> Expansions:
         """From configurations (n, nq) at rest under commands (n, nu)."""
-        parts = []
-        for first in range(0, len(q), self._lanes):
-            chosen = np.minimum(np.arange(first, first + self._lanes), len(q) - 1)  # another size would compile anew
-            with self._jax.enable_x64(True):
-                after, fine = self._end(q[chosen], u[chosen])
-                by_u = self._slope_at(after)
-            fine &= np.isfinite(by_u).all(axis=(1, 2))
-            parts.append([part[: len(q) - first] for part in (np.where(fine[:, None], after, np.nan), by_u)])
-        return Expansions(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        after, fine = self._end(q, u)
+        by_u = self._slope_at(after)
+        fine &= np.isfinite(by_u).all(axis=(1, 2))
+        return Expansions(np.where(fine[:, None], after, np.nan), by_u)
 
     def _end(self, q: Array, u: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Where commands lead that are held, and whether all steps converged."""
-        v, fine = np.zeros((len(q), self._scene.nv)), np.ones(len(q), bool)
+        rest, fine = np.zeros((len(q), self._scene.nv)), np.ones(len(q), bool)
+        v = rest
         for _ in range(self._hold):
-            solution = self._solve({"q": q, "v": v, "u": u}, self._options.relaxation)
-            q, v, fine = solution.q, solution.v, fine & np.asarray(solution.outcome.converged)
-        return np.array(q), fine
+            out = self._engine.steps(Point(q, v, u, rest), lanes=self._lanes)
+            q, v, fine = out.q, out.v, fine & out.converged
+        return q, fine
 
     def _slope_at(self, q: Array) -> Array:
         """The derivative by the command to stay, in relaxed steps."""
-        inputs: dict[str, Any] = {"q": q, "v": np.zeros((len(q), self._scene.nv)), "u": q[:, self._fingers]}
-        dq = dv = np.zeros((len(q), self._scene.nv, self._scene.nu))
+        u, rest = q[:, self._fingers], np.zeros((len(q), self._scene.nv))
+        v, slope = rest, np.zeros((len(q), 2, self._scene.nv, self._scene.nu))  # of q, then of v
         for _ in range(self._hold):
-            solution = self._solve(inputs, self._options.smooth)
-            dq, dv = self._slope(solution, inputs, dq, dv)
-            inputs = {**inputs, "q": solution.q, "v": solution.v}
-        return np.array(dq)
+            out = self._relaxed.steps(Point(q, v, u, rest), lanes=self._lanes)
+            by = self._relaxed.jacobians(out, ("q", "v", "u"))
+            slope = by["q"] @ slope[:, :1] + by["v"] @ slope[:, 1:] + by["u"]
+            q, v = out.q, out.v
+        return slope[:, 0]

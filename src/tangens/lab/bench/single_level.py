@@ -6,7 +6,8 @@ falling block: the planar block of paper 1, Fig. 11, along a drop. Both methods 
     states and from scratch, in turns; a step's time is that of one call, and the ratio that of the mean times, as in
     the paper.
 stack: towers of boxes at rest, face to face, as `Simulator.step` takes them.
-batch: cubes in the middle of a throw, all steps of a batch in one call (`vmap`). The batch is done when its slowest is.
+batch: cubes in the middle of a throw, all steps of a batch in one call (`engine.steps`). The batch is done when its
+    slowest is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.contact import Bilevel, SingleLevel
+from tangens.contact.base import Point
 from tangens.contact.interior.options import InteriorContact
 from tangens.lab.bench.request import (
     OURS,
@@ -37,6 +39,7 @@ from tangens.lab.papers.single_level import drops
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
+from tangens.state import State
 
 Array = NDArray[np.float64]
 
@@ -89,32 +92,24 @@ def tower(boxes: int) -> Scene:
 
 
 def _measure_block(report: Report, effort: Effort) -> None:
-    import jax
-
-    from tangens.contact.interior.engine import compiled
-
     scene = drops.scene()
-    with jax.enable_x64(True):
-        step = {name: compiled(_step_of(scene, model)) for name, model in MODELS.items()}
-        q, v = np.array([0.0, 1.0, 0.6]), np.array([0.5, -1.0, 0.5])
-        compile_s, states = dict[str, float](), [(q, v)]
-        for name, function in step.items():
-            start = time.perf_counter()
-            jax.block_until_ready(function(q, v))
-            compile_s[name] = time.perf_counter() - start
-        for _ in range(effort.steps - 1):
-            q, v, *_ = step[OURS](q, v)
-            states.append((np.asarray(q), np.asarray(v)))
-        times: dict[str, list[float]] = {name: [] for name in step}
-        iterations: dict[str, list[int]] = {name: [] for name in step}
-        failed = dict.fromkeys(step, 0)
-        for _ in range(effort.passes):
-            for q, v in states:
-                for name, function in step.items():
-                    seconds, (_, _, count, converged) = _timed(function, q, v)
-                    times[name].append(seconds)
-                    iterations[name].append(int(count))
-                    failed[name] += not converged
+    simulators = {name: Simulator(scene, model) for name, model in MODELS.items()}
+    state = State([0.0, 1.0, 0.6], [0.5, -1.0, 0.5])
+    compile_s, states = dict[str, float](), [state]
+    for name, simulator in simulators.items():
+        compile_s[name], _ = _timed(simulator.step, state)
+    for _ in range(effort.steps - 1):
+        states.append(simulators[OURS].step(states[-1]).state)
+    times: dict[str, list[float]] = {name: [] for name in simulators}
+    iterations: dict[str, list[int]] = {name: [] for name in simulators}
+    failed = dict.fromkeys(simulators, 0)
+    for _ in range(effort.passes):
+        for state in states:
+            for name, simulator in simulators.items():
+                seconds, out = _timed(simulator.step, state)
+                times[name].append(seconds)
+                iterations[name].append(out.solver.iterations)
+                failed[name] += not out.solver.converged
     for name, found in times.items():
         report.add("step", name, 1e6 * median(found), len(found), compile_s[name])
         report.rows[-1] |= {"mean_us": 1e6 * fmean(found), "iterations": fmean(iterations[name])}
@@ -123,23 +118,9 @@ def _measure_block(report: Report, effort: Effort) -> None:
     report.ratios.append(at_least(f"{BLOCK}: bilevel / single-level, mean", theirs["mean_us"] / ours["mean_us"], PAPER))
 
 
-def _step_of(scene: Scene, model: InteriorContact) -> Callable[..., Any]:
-    from tangens.contact.interior.function import StepFunction
-
-    function = StepFunction(scene, model)
-
-    def step(q: Any, v: Any) -> tuple[Any, ...]:
-        solution = function.solve({"q": q, "v": v})
-        return solution.q, solution.v, solution.outcome.iterations, solution.outcome.converged
-
-    return step
-
-
 def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    import jax
-
     start = time.perf_counter()
-    answer = jax.block_until_ready(call(*arguments))
+    answer = call(*arguments)
     return time.perf_counter() - start, answer
 
 
@@ -166,32 +147,35 @@ def _measure_stack(report: Report, effort: Effort) -> None:
 
 
 def _measure_batch(report: Report, effort: Effort) -> None:
-    import jax
-
-    from tangens.contact.interior.engine import compiled
+    from tangens.contact.interior.engine import InteriorEngine
 
     scene, rng = scenes.cube(), np.random.default_rng(0)
     state, most = scene.initial_state(), max(effort.batches)
     q = np.tile(state.q, (most, 1))
     q[:, 2] += rng.uniform(0.0, 0.05, most)
     v = rng.normal(scale=0.5, size=(most, scene.nv))
-    with jax.enable_x64(True):
-        step = _step_of(scene, MODELS[OURS])
-        alone = compiled(step)
-        for size in effort.batches:
-            together = compiled(jax.vmap(step)) if size > 1 else lambda q, v: alone(q[0], v[0])
-            start = time.perf_counter()
-            jax.block_until_ready(together(q[:size], v[:size]))
-            compile_s = time.perf_counter() - start
-            # As many different scenes alone as there are in a batch, or nearly: some are harder than others.
-            times, iterations = list[float](), list[float]()
-            for first in range(0, min(most, 64 if size == 1 else size), size):
-                for _ in range(1 if size == 1 else 3 * effort.passes):
-                    seconds, answer = _timed(together, q[first : first + size], v[first : first + size])
-                    times.append(seconds / size)
-                    iterations.append(float(np.mean(answer[2])))
-            report.add(f"batch of {size}", OURS, 1e6 * median(times), len(times), compile_s)
-            report.rows[-1] |= {"number": size, "mean_us": 1e6 * fmean(times), "iterations": fmean(iterations)}
+    simulator = Simulator(scene, MODELS[OURS])
+    engine = simulator.engine
+    assert isinstance(engine, InteriorEngine)
+
+    def together(q: Array, v: Array) -> float:
+        """Iterations on average."""
+        if len(q) == 1:
+            return simulator.step(State(q[0], v[0])).solver.iterations
+        out = engine.steps(Point(q, v, np.zeros((len(q), scene.nu)), np.zeros_like(v)), lanes=len(q))
+        return float(np.mean(out.iterations))
+
+    for size in effort.batches:
+        compile_s, _ = _timed(together, q[:size], v[:size])
+        # As many different scenes alone as there are in a batch, or nearly: some are harder than others.
+        times, iterations = list[float](), list[float]()
+        for first in range(0, min(most, 64 if size == 1 else size), size):
+            for _ in range(1 if size == 1 else 3 * effort.passes):
+                seconds, count = _timed(together, q[first : first + size], v[first : first + size])
+                times.append(seconds / size)
+                iterations.append(count)
+        report.add(f"batch of {size}", OURS, 1e6 * median(times), len(times), compile_s)
+        report.rows[-1] |= {"number": size, "mean_us": 1e6 * fmean(times), "iterations": fmean(iterations)}
     mean = {r["number"]: r["mean_us"] for r in report.rows}
     title = f"{BATCH} of {SHARE_AT}: time per scene / one alone, mean"
     if SHARE_AT in mean:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.base import Point
 from tangens.contact.interior.options import InteriorContact
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene
+from tangens.simulate import Simulator
+
+if TYPE_CHECKING:
+    from tangens.contact.interior.engine import InteriorEngine
 
 Array = NDArray[np.float64]
 Cell = tuple[int, float]
@@ -32,28 +38,19 @@ class Taken(NamedTuple):
 
     q: Array
     v: Array
-    iterations: NDArray[np.int_]
+    iterations: NDArray[np.int32]
 
 
 def batch(scene: Scene, model: InteriorContact) -> Callable[[Array, Array, Cell], Taken]:
-    """Steps of many states at once; frequency and relaxation are arguments, so one compilation serves all cells."""
-    import jax
-
-    from tangens.contact.interior.engine import compiled
-    from tangens.contact.interior.function import StepFunction
-
-    with jax.enable_x64(True):
-        function = StepFunction(scene, model)
-
-    def one(q: Any, v: Any, timestep: Any, relaxation: Any) -> Any:
-        solution = function.solve({"q": q, "v": v, "timestep": timestep}, relaxation)
-        return solution.q, solution.v, solution.outcome.iterations
-
-    run = compiled(jax.vmap(one, (0, 0, None, None)))
+    """Steps of many states at once; one compilation serves all cells."""
+    engines: dict[Cell, InteriorEngine] = {}
 
     def step(q: Array, v: Array, cell: Cell) -> Taken:
-        with jax.enable_x64(True):
-            return Taken(*map(np.asarray, run(q, v, 1 / cell[0], cell[1])))
+        if cell not in engines:
+            simulator = Simulator(scene.replace(timestep=1 / cell[0]), replace(model, relaxation=cell[1]))
+            engines[cell] = cast("InteriorEngine", simulator.engine)
+        out = engines[cell].steps(Point(q, v, np.zeros((len(q), scene.nu)), np.zeros_like(v)), lanes=len(q))
+        return Taken(out.q, out.v, out.iterations)
 
     return step
 

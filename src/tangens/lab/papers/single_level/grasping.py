@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.contact import ContactModel, SingleLevel
+from tangens.contact.rules import GradientRule, Relaxed
 from tangens.lab.papers.poses import outlines
 from tangens.lab.papers.rows import Row, at_least, info
 from tangens.lab.report import new_figure, save_figure
@@ -25,7 +26,8 @@ from tangens.simulate import Simulator
 Array = NDArray[np.float64]
 
 # Servos push a fingertip with many times its weight. So much sharpness is what the smooth steps of the search need:
-SMOOTH = SingleLevel(relaxation=1e-5, gradient_relaxation=3e-3, sharpness=15.0, max_iterations=25)
+SMOOTH = SingleLevel(relaxation=1e-5, sharpness=15.0, max_iterations=25)
+RULE = Relaxed(relaxation=3e-3)
 GOAL = (0.15, 0.1, np.pi / 2)  # x [m], z [m], angle [rad]
 TOLERANCE = (0.01, 0.01, 0.1)
 REGION = ((-0.3, -0.3, -np.pi), (0.3, 0.3, np.pi))
@@ -43,7 +45,7 @@ class Attempt(NamedTuple):
 
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     """Plan from a number of seeds."""
-    problem = task(SMOOTH)
+    problem = task(SMOOTH, gradient=RULE)
     contact_rrt(problem, max_iterations=0)  # compiles, and so does a single step
     problem.simulator.step(problem.simulator.initial_state())
     attempts = [attempt(problem, seed) for seed in range(SEEDS[effort])]
@@ -60,10 +62,16 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     return rows, [_plot(problem, best, out / "grasping.png")]
 
 
-def task(contact: ContactModel, lanes: int = 16, smooth: ContactModel | None = None, gap: float = 1e-3) -> Manipulation:
+def task(
+    contact: ContactModel,
+    lanes: int = 16,
+    smooth: ContactModel | None = None,
+    gap: float = 1e-3,
+    gradient: GradientRule | str = "exact",
+) -> Manipulation:
     """The box, its goal, and fingertips away from it; derivatives from another contact model if one is given."""
     scene = scenes.fingertips()
-    simulator = Simulator(scene, contact=contact)
+    simulator = Simulator(scene, contact=contact, gradient=gradient)
     return Manipulation(
         simulator,
         simulator.initial_state("home"),
