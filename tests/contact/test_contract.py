@@ -7,11 +7,13 @@ hinges with a ball at its tip, above a floor. What happens in it is a matter of 
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -253,7 +255,7 @@ class TestJax:
         sim, (state, u, _) = simulator(name), sample("sliding")
         controls = np.tile(u, (100, 1))
         weights = np.random.default_rng(0).normal(size=14)
-        f = tg.interop.jax.step(sim)
+        f: Any = tg.interop.jax.step(sim)
 
         def loss(v: Any, controls: Any) -> Any:
             def body(carry: Any, u: Any) -> Any:
@@ -298,9 +300,22 @@ def bits(sim: tg.Simulator, at: Sample) -> bytes:
     )
 
 
-def _bits_in_child(packed: bytes, at: list[Sample], pipe: Any) -> None:
-    sim = pickle.loads(packed)
-    pipe.send([bits(sim, one) for one in at])
+FORK = """
+import multiprocessing, sys
+sys.path.insert(0, {folder!r})
+from test_contract import bits, random_points, simulator
+
+def child(pipe):
+    pipe.send([bits(sim, at) for at in points])
+
+sim, points = simulator({name!r}), list(random_points(100))
+expected = [bits(sim, at) for at in points]
+context = multiprocessing.get_context("fork")
+ours, theirs = context.Pipe()
+context.Process(target=child, args=(theirs,), daemon=True).start()
+assert ours.poll(60), "the child does not answer"
+assert ours.recv() == expected
+"""
 
 
 class TestSameBits:
@@ -330,16 +345,9 @@ class TestSameBits:
 
     @pytest.mark.parametrize("name", EXACT)
     def test_in_a_forked_process(self, name: str) -> None:
-        points = list(random_points(100))
-        sim = simulator(name)
-        expected = [bits(sim, at) for at in points]
-        context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe()
-        child = context.Process(target=_bits_in_child, args=(pickle.dumps(sim), points, theirs))
-        child.start()
-        assert ours.poll(120), "the child does not answer"
-        assert ours.recv() == expected
-        child.join()
+        # in a process of its own: JAX, which other tests import, does not like to be forked
+        script = FORK.format(folder=str(Path(__file__).parent), name=name)
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
     @every_model
     def test_steps_and_trajectories_survive_pickling(self, name: str) -> None:

@@ -91,7 +91,6 @@ class RigidEngine(HostEngine):
         )
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
-        memory.setflags(write=False)
         nq, nv, _ = self._sizes
         report = partial(_report, self._options.tolerance, *numbers)
         contacts = partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS
