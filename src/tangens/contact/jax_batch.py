@@ -29,6 +29,10 @@ Array = NDArray[np.float64]
 LANES = 32
 """Steps in a portion, unless told otherwise: batches of cubes are quickest, per step, in portions of 16 to 64."""
 
+_BEYOND_REASON = 1e10
+"""Residuals are relative to the forces at work, or in metres. Solvers that stop early leave 1 or less; those that keep
+their last finite numbers under forces of 1e300 N leave this and more."""
+
 
 class Portion(NamedTuple):
     """Some steps of a batch, and what their derivatives need."""
@@ -102,6 +106,12 @@ def take_jacobians(engine: JaxEngine, steps: Steps, wrt: Sequence[str], rule: Gr
     return blocks
 
 
+def is_usable(q: Array, v: Array, residual: Array) -> NDArray[np.bool_]:
+    """Whether a step has a result: it is finite, and what is left of its equations is not beyond reason."""
+    usable: NDArray[np.bool_] = np.isfinite(q).all(-1) & np.isfinite(v).all(-1) & (residual < _BEYOND_REASON)
+    return usable
+
+
 def gathered(kinds: tuple[ContactArrays, ...]) -> Contacts:
     """The contacts that touch, one after the other."""
     rows = [[column[kind.touches] for column in kind[1:]] for kind in kinds]
@@ -159,7 +169,7 @@ def _joined(n: int, portions: list[Portion]) -> Steps:
             out.setdefault(name, np.zeros((n, *column.shape[1:]), column.dtype))[portion.rows] = column[
                 : len(portion.rows)
             ]
-    failed = ~(np.isfinite(out["q"]).all(axis=1) & np.isfinite(out["v"]).all(axis=1))
+    failed = ~is_usable(out["q"], out["v"], out["residual"])
     out["converged"] &= ~failed
     out["residual"][failed] = np.inf
     return Steps(failed=failed, tape=tuple(portions), **out)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.base import ContactModel, Cotangent, Engine, Point, PureStep
 from tangens.contact.compiling import FUNCTIONS
-from tangens.contact.jax_batch import LANES, Steps, gathered, take_jacobians, take_steps
+from tangens.contact.jax_batch import LANES, Steps, gathered, is_usable, take_jacobians, take_steps
 from tangens.contact.jax_derivatives import jacobian_of, pullback_of
 from tangens.contact.jax_function import pure_step
 from tangens.contact.jax_model import Inputs, PureModel, Solution
@@ -124,9 +124,9 @@ class JaxEngine(Engine):
             room, memory = 2 * room, None
 
     def _report(self, solution: Solution) -> SolverReport:
-        finite = bool(np.isfinite(solution.q).all() and np.isfinite(solution.v).all())
-        residual = float(solution.residual) if finite else float("inf")
-        return SolverReport(bool(solution.converged) and finite, int(solution.iterations), residual, method=self.method)
+        usable = bool(is_usable(*map(np.asarray, (solution.q, solution.v, solution.residual))))
+        residual = float(solution.residual) if usable else float("inf")
+        return SolverReport(bool(solution.converged) and usable, int(solution.iterations), residual, method=self.method)
 
     # ------------------------------------------------------------------ derivatives
 
