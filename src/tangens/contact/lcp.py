@@ -72,5 +72,4 @@ class Lcp(RigidContact):
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
         if self.bounce == "discrete" or not scene.parameters["restitution"].any():
             return super().bind(scene)
-        self._refuse(scene)
         return ResolvedImpacts(scene, self)

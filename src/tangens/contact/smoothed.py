@@ -63,6 +63,7 @@ class Smoothed(ContactModel):
                 raise OptionError(f"Smoothed({name}={getattr(self, name)!r}) must be a finite number, at least 0")
         object.__setattr__(self, "parameters", self.model.parameters)
         object.__setattr__(self, "rules", self.model.rules)
+        object.__setattr__(self, "takes", self.model.takes)
 
     def bind(self, scene: Scene) -> Engine:
         """An engine that averages the model's own."""

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tangens.verify import Sample, central_differences, relative_error
 
 import tangens as tg
 from tangens.contact.compiling import compiled
+from tangens.testing import Sample, central_differences, relative_error
 
 geo = tg.geometry
 pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process

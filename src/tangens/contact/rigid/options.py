@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tangens.contact.base import ContactModel, Engine
+from tangens.contact.capabilities import EVERYTHING, SHAPES
 from tangens.contact.rigid.engine import RigidEngine
 from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS
 from tangens.contact.rules import Exact, FixedContacts, GradientRule, Randomized
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.errors import OptionError, SceneError
+from tangens.errors import OptionError
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -36,6 +37,7 @@ class RigidContact(ContactModel):
     """
 
     parameters: ClassVar[tuple[str, ...]] = (*CONTACT_PARAMETERS, "placement", *PARAMETERS)
+    takes: ClassVar[frozenset[str]] = EVERYTHING - {SHAPES}  # contacts are found by MuJoCo, which does not see them
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Randomized, FixedContacts)
     forces: ClassVar[bool] = True
     law: ClassVar[int]
@@ -77,14 +79,4 @@ class RigidContact(ContactModel):
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
-        self._refuse(scene)
         return RigidEngine(scene, self)
-
-    def _refuse(self, scene: Scene) -> None:
-        for name in scene.shapes:
-            raise SceneError(
-                f"{self.name!r} finds contacts by MuJoCo, which does not see the shape given by with_shapes",
-                file=scene.source,
-                element=f"geom {name!r}",
-                remedy='choose contact="single-level", or describe the shape in MJCF',
-            )
