@@ -1,7 +1,8 @@
 """What every contact model promises, whatever its law: one suite over all of them.
 
 One scene serves them all, since each structure is compiled by itself: a box and a ball that are free, and an arm of two
-hinges with a ball at its tip, above a floor. What happens in it is a matter of the state.
+hinges with a ball at its tip, above a floor. What happens in it is a matter of the state. A pair has the larger friction
+of its two geoms, which bends where both are the same: here they are not.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ XML = """
   <worldbody>
     <geom name="floor" type="plane" size="5 5 0.1" conaffinity="3" friction="0.5"/>
     <body name="box" pos="0 0 0.1">
-      <freejoint/><geom name="box" type="box" size="0.1 0.1 0.1" mass="1" conaffinity="3" friction="0.5"/>
+      <freejoint/><geom name="box" type="box" size="0.1 0.1 0.1" mass="1" conaffinity="3" friction="0.4"/>
     </body>
     <body name="ball" pos="0.6 0 0.08">
-      <freejoint/><geom name="ball" size="0.08" mass="0.5" contype="2" friction="0.5"/>
+      <freejoint/><geom name="ball" size="0.08" mass="0.5" contype="2" friction="0.3"/>
     </body>
     <body name="upper" pos="-0.7 0 0.12">
       <joint name="shoulder" axis="0 0 1" damping="0.1" armature="0.01"/>
@@ -42,7 +43,7 @@ XML = """
       <body name="lower" pos="0.3 0 0">
         <joint name="elbow" axis="0 0 1" damping="0.1" armature="0.01"/>
         <geom type="capsule" size="0.02" fromto="0 0 0 0.25 0 0" mass="0.3" contype="0" conaffinity="0"/>
-        <geom name="tip" pos="0.25 0 0" size="0.03" mass="0.1" contype="2" friction="0.5"/>
+        <geom name="tip" pos="0.25 0 0" size="0.03" mass="0.1" contype="2" friction="0.45"/>
       </body>
     </body>
   </worldbody>
@@ -64,9 +65,17 @@ MODELS: dict[str, tg.ContactModel] = {
 EXACT = ("ncp", "lcp")
 assert tuple(MODELS) == tg.CONTACT_MODELS, "a new model signs the contract, too"
 
-every_model = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"contract-{name}")) for name in MODELS]
-)
+RELAXED = tuple(name for name in MODELS if name not in EXACT)
+
+
+def _parameter(name: str, *marks: Any) -> Any:
+    """A model's tests stay together: each worker would compile it anew. The bilevel one runs with the slow tests."""
+    slow = (pytest.mark.slow,) if name == "bilevel" else ()
+    return pytest.param(name, marks=(pytest.mark.xdist_group(f"contract-{name}"), *slow, *marks))
+
+
+every_model = pytest.mark.parametrize("name", [_parameter(name) for name in MODELS])
+exact_models = pytest.mark.parametrize("name", [_parameter(name) for name in EXACT])
 
 
 @cache
@@ -78,7 +87,7 @@ def sample(regime: str) -> Sample:
     """A state in which one thing happens, with controls and forces."""
     move, v = np.zeros(14), np.zeros(14)
     u, tau = np.array([0.02, -0.01]), 0.1 * np.random.default_rng(1).normal(size=14)
-    move[BOX], move[BALL] = FAR, FAR
+    move[BOX], move[BALL] = [*FAR[:3], 0.2, 0.3, 0.1], FAR  # its corners at different heights
     v[BOX], v[BALL], v[ARM] = [0.1, 0.2, 0.3, 1, 2, 3], [-0.2, 0.1, 0, 2, 1, 0], [0.3, -0.2]
     if regime in ("sticking", "sliding", "touching"):
         gap = 1e-3 if regime == "touching" else 1e-5
@@ -99,7 +108,8 @@ class TestPhysics:
         sim = tg.Simulator(SCENE, name)
         trajectory = sim.rollout(HOME, 20)
         weight = 9.81 * np.array([1.0, 0.5])
-        assert all(report.converged for report in trajectory.solver)
+        if name != "bilevel":  # it is the baseline that fails in most impacts (paper 1, Fig. 9)
+            assert all(report.converged for report in trajectory.solver)
         assert np.abs(trajectory.v[-1, BOX]).max() < 1e-3
         last = trajectory.contacts[-1]
         assert len(last) >= 2
@@ -127,7 +137,9 @@ class TestPhysics:
         trajectory = tg.Simulator(scene, name).rollout(tg.State(SCENE.integrate(HOME.q, move), v), 40)
         momentum = trajectory.v[:, :3] + 0.5 * trajectory.v[:, 6:9]
         assert np.abs(trajectory.v[-1, :3]).max() > 0.1, "they never met"
-        np.testing.assert_allclose(momentum, np.tile(momentum[0], (41, 1)), atol=1e-6)
+        # Relaxed contacts push at a distance: the floor by ρ over its distance, 1e-6 J / 0.4 m, on each body for 0.2 s.
+        atol = 1e-9 if name in EXACT else 5e-6
+        np.testing.assert_allclose(momentum, np.tile(momentum[0], (41, 1)), atol=atol)
 
     @every_model
     def test_an_arm_pushes_a_box_and_forces_explain_the_motion(self, name: str) -> None:
@@ -141,7 +153,8 @@ class TestPhysics:
         expected = on_box.sum(axis=0) + tau[:3] + np.array([0, 0, -9.81])
         gained = (out.state.v[:3] - state.v[:3]) / SCENE.timestep
         assert np.linalg.norm(on_box) > 1.0
-        np.testing.assert_allclose(gained, expected, rtol=1e-4, atol=1e-3)
+        # Contacts that are far away are not reported, and relaxed ones push even then: 1e-3 J over some centimetres.
+        np.testing.assert_allclose(gained, expected, rtol=1e-6, atol=1e-6 if name in EXACT else 0.05)
 
 
 class TestGradients:
@@ -158,7 +171,9 @@ class TestGradients:
     def test_parameters_agree_with_central_differences(self, name: str, regime: str) -> None:
         sim = simulator(name)
         names = sim.contact.parameters
-        errors = parameter_errors(sim, sample(regime), names, np.random.default_rng(0), step=1e-4)
+        # Relaxed laws bend over ρ; exact ones do not bend, so that longer differences lose less to rounding.
+        step = 1e-4 if name in EXACT else 1e-5
+        errors = parameter_errors(sim, sample(regime), names, np.random.default_rng(0), step=step)
         assert {key.split("/")[1] for key in errors} == set(names)
         assert max(errors.values()) < 1e-5, errors
 
@@ -211,7 +226,10 @@ class TestGradients:
 
 
 class TestJax:
-    @every_model
+    @pytest.mark.parametrize(
+        "name",
+        [*(_parameter(name) for name in EXACT), *(_parameter(name, pytest.mark.slow) for name in RELAXED)],
+    )
     def test_all_routes_through_jax_agree(self, name: str) -> None:
         import jax
         import jax.numpy as jnp
@@ -237,7 +255,7 @@ class TestJax:
         for block, found in zip(blocks, reverse, strict=True):
             np.testing.assert_allclose(found, np.tensordot(np.asarray(weights), block, 1), rtol=1e-7, atol=1e-9)
 
-    @pytest.mark.parametrize("name", EXACT)
+    @exact_models
     def test_first_derivatives_pass_jaxs_own_check(self, name: str) -> None:
         import jax.numpy as jnp
         from jax.test_util import check_grads
@@ -247,7 +265,7 @@ class TestJax:
         inputs = tuple(jnp.asarray(x) for x in (state.q, state.v, u, tau))
         check_grads(lambda *x: f(None, *x), inputs, order=1, modes=["fwd", "rev"], atol=1e-5, rtol=1e-5, eps=1e-7)
 
-    @pytest.mark.parametrize("name", EXACT)
+    @exact_models
     def test_the_gradient_through_a_scan_is_that_of_pullback(self, name: str) -> None:
         import jax
         import jax.numpy as jnp
@@ -268,7 +286,7 @@ class TestJax:
         np.testing.assert_allclose(by_v, back.state.v, rtol=1e-8, atol=1e-8 * np.abs(back.state.v).max())
         np.testing.assert_allclose(by_u, back.controls, rtol=1e-8, atol=1e-8 * np.abs(back.controls).max())
 
-    @pytest.mark.parametrize("name", EXACT)
+    @exact_models
     def test_batches_are_the_single_steps(self, name: str) -> None:
         import jax
 
@@ -343,7 +361,7 @@ class TestSameBits:
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(lambda at: bits(sim, at), points)) == expected
 
-    @pytest.mark.parametrize("name", EXACT)
+    @exact_models
     def test_in_a_forked_process(self, name: str) -> None:
         # in a process of its own: JAX, which other tests import, does not like to be forked
         script = FORK.format(folder=str(Path(__file__).parent), name=name)
