@@ -194,7 +194,7 @@ def _enough(relaxation: Array) -> Array:
 def _solved(
     shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation: Array
 ) -> tuple[Growth, Array, Array]:
-    """The solution, how many iterations it took (as a float, which has a derivative: zero), and what is left."""
+    """The solution, how many iterations it took (as a float, which has a derivative: zero), and the residual."""
     length = growth.length_of(shape1, shape2)
     tolerance = _enough(relaxation) / relaxation
     x, iterations, residual = growth.solve(
@@ -212,11 +212,11 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     frame = growth.frame_of(n1 - n2, place1.rotation[:, 0], shape1.dim)
     linear = growth.linearise(shape1, place1, shape2, place2, x, frame, length)
 
-    def left(shape1: Shape, place1: Place, shape2: Shape, place2: Place) -> tuple[Array, Array]:
+    def residual(shape1: Shape, place1: Place, shape2: Shape, place2: Place) -> tuple[Array, Array]:
         again = growth.linearise(shape1, place1, shape2, place2, x, frame, length)
         return again.stationarity, again.rows
 
-    _, (stationarity, rows) = jax.jvp(left, primals[:-1], tangents[:-1])
+    _, (stationarity, rows) = jax.jvp(residual, primals[:-1], tangents[:-1])
     target = jnp.full_like(x.slack, length * tangents[-1])
     c = growth.respond(linear, x, stationarity, rows, target, shape1.n_rows, jnp.zeros(6))
     n = slice(1, 1 + shape1.dim)

@@ -24,7 +24,12 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from tangens.collision.central_path import aim_of, balanced, bent, longest
+from tangens.collision.central_path import (
+    centring_target,
+    largest_step,
+    second_order_term,
+    step_in_neighbourhood,
+)
 from tangens.dynamics.spatial import vector_product
 from tangens.geometry import Shape
 
@@ -65,9 +70,9 @@ class Linear(NamedTuple):
     frame: Array
     """Columns: normal and tangents, (3, dim)."""
     stationarity: Array
-    """What is left of ∂(weight·α + λᵀg)/∂y."""
+    """Residual: ∂(weight·α + λᵀg)/∂y."""
     rows: Array
-    """What is left of s + g."""
+    """Residual: s + g."""
     normal1: Array
     """λᵀ∂g₁/∂p in the contact frame."""
     normal2: Array
@@ -219,7 +224,7 @@ def linearise(
 def respond(
     linear: Linear, x: Growth, stationarity: Array, rows: Array, target: Array, rows_of_1: int, d: Array
 ) -> Change:
-    """Solve the linearised equations, what is left of them given, for a change of λ∘s by `target` and a motion d."""
+    """Solve the linearised equations, their residual given, for a change of λ∘s by `target` and a motion d."""
     m, n = rows_of_1, slice(1, 1 + linear.frame.shape[1])
     pull = (target + x.dual * rows) / x.slack
     y = linear.factor.T @ (linear.factor @ (-(stationarity + linear.rows_y.T @ pull) - linear.mixed @ d))
@@ -277,7 +282,7 @@ def solve(
         return Growth(linear.frame @ c.y[1 : 1 + dim], c.y[0], c.y[1 + dim :], c.slack, c.dual)
 
     def room(x: Growth, change: Growth) -> Array:
-        return jnp.minimum(longest(x.slack, change.slack), longest(x.dual, change.dual))
+        return jnp.minimum(largest_step(x.slack, change.slack), largest_step(x.dual, change.dual))
 
     def after(x: Growth, change: Growth, share: Array) -> Array:
         return (x.slack + share * change.slack) * (x.dual + share * change.dual)
@@ -287,15 +292,15 @@ def solve(
         mean = jnp.mean(now)
         first = step(x, linear, relaxation - now)
         reach = jnp.minimum(1.0, room(x, first))
-        aim = aim_of(mean, jnp.mean(after(x, first, reach)), relaxation)
-        second = step(x, linear, aim - now - bent(first.slack * first.dual, reach, aim, mean))
+        target = centring_target(mean, jnp.mean(after(x, first, reach)), relaxation)
+        second = step(x, linear, target - now - second_order_term(first.slack * first.dual, reach, target, mean))
         length = jnp.minimum(1.0, _FRACTION * room(x, second))
 
         def balance(share: Array) -> Array:
             products = after(x, second, share * length)
             return jnp.min(products) / jnp.mean(products)
 
-        length *= balanced(balance)
+        length *= step_in_neighbourhood(balance)
         return jax.tree.map(lambda a, b: a + length * b, x, second)
 
     def iterate(carry: tuple[Solved, Array]) -> tuple[Solved, Array]:

@@ -167,7 +167,8 @@ def test_a_scan_of_the_pure_function_is_a_rollout_forward_and_in_reverse() -> No
 
     def end(x: dict[str, Any]) -> Any:
         def one(carry: Any, tau: Any) -> Any:
-            return step({name: x[name] for name in names}, *carry, None, tau), None
+            q, v = carry
+            return step({name: x[name] for name in names}, q, v, None, tau), None
 
         return jax.lax.scan(one, (x["q"], x["v"]), x["tau"])[0]
 

@@ -61,8 +61,8 @@ def test_a_checkpointed_rollout_has_the_same_gradient(cube: tg.Simulator) -> Non
         full, sparse = sim.rollout(START, 6), sim.rollout(START, 6, checkpoint=2)
         assert sparse.steps[0].tape is None
         assert (full.steps[0].guess is not None) == warm
-        gradients = [sim.pullback(traj, dv=np.ones(6)).state.q for traj in (full, sparse)]
-        assert np.array_equal(gradients[0], gradients[1])
+        ours, again = (sim.pullback(traj, dv=np.ones(6)).state.q for traj in (full, sparse))
+        assert np.array_equal(ours, again)
 
 
 def test_a_step_that_fails_says_so_and_has_no_contacts(cube: tg.Simulator) -> None:
@@ -110,8 +110,8 @@ def test_another_number_compiles_nothing(cube: tg.Simulator, change: dict[str, A
     kept = len(FUNCTIONS)
     scene = cube.scene.replace(**change)
     assert structure(scene.shared_model) == structure(cube.scene.shared_model)
-    options: dict[str, Any] = {"relaxation": 1e-3, "tolerance": 0.01, "sharpness": 2.0, "max_iterations": 90}
-    assert tg.Simulator(scene, tg.SingleLevel(**options)).step(START).solver.converged
+    model = tg.SingleLevel(relaxation=1e-3, tolerance=0.01, sharpness=2.0, max_iterations=90)
+    assert tg.Simulator(scene, model).step(START).solver.converged
     assert len(FUNCTIONS) == kept
 
 

@@ -1,8 +1,8 @@
 """The baseline of paper 1, Sec. IV: collision detection solved on its own, inside each iteration of contact dynamics.
 
 Every evaluation of the contact equations solves all growth problems to the end; their solution, a function of q⁺, is
-differentiated by the implicit function theorem, which is what `growth.respond` does where nothing is left of the growth
-problem's equations. All else, from the equations to the linear algebra, is shared with the single-level method.
+differentiated by the implicit function theorem, which is what `growth.respond` does where the growth problem has no
+residual. All else, from the equations to the linear algebra, is shared with the single-level method.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import jax
 
 from tangens.collision import growth
+from tangens.contact.interior.equations import Iterate, Problem, all_bodies, kinematics
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, weight_of
-from tangens.contact.interior.system import Iterate, Problem, all_bodies, kinematics
 from tangens.dynamics.smooth import SmoothDynamics
 
 
-def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
+def solve_detection(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
     """The iterate with its growth problems solved where its velocities lead."""
-    spatial, _, twist = kinematics(dynamics, problem, x.v)
+    kin = kinematics(dynamics, problem, x.v)
 
     def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
         place1, place2 = places(pair, bodies)
@@ -25,7 +25,7 @@ def settle(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
         return u._replace(growth=solved.growth)
 
     pairs = (
-        jax.vmap(one)(group, u, all_bodies(group, spatial, twist))
+        jax.vmap(one)(group, u, all_bodies(group, kin.spatial, kin.twist))
         for group, u in zip(problem.groups, x.pairs, strict=True)
     )
     return x._replace(pairs=tuple(pairs))

@@ -83,7 +83,7 @@ def _scaled(W: Scaling, change: Array, dz_head: Array, ds_tail: Array) -> tuple[
     return dz_tail, wanted[0] - square * ((2 * w0**2 - 1) * dz_head + 2 * w0 * (w1 @ dz_tail))
 
 
-def longest(x: Array, dx: Array) -> Array:
+def largest_step(x: Array, dx: Array) -> Array:
     """How far x can go along dx inside the cone: a root of a quadratic."""
     a, b, c = (y[0] * z[0] - y[1:] @ z[1:] for y, z in ((dx, dx), (x, dx), (x, x)))
     square = b * b - a * c

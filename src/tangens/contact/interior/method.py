@@ -13,29 +13,38 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import lu_factor
 
-from tangens.collision.central_path import aim_of, balanced, bent, longest
-from tangens.contact.interior import cones
-from tangens.contact.interior.pair import Products, Unknowns, friction_cones
-from tangens.contact.interior.system import (
-    Goals,
-    Iterate,
-    Left,
-    Problem,
-    Stop,
-    System,
-    assemble,
-    direction,
-    goals,
+from tangens.collision.central_path import (
+    centring_target,
+    largest_step,
+    second_order_term,
+    step_in_neighbourhood,
 )
+from tangens.contact.interior import cones
+from tangens.contact.interior.directions import direction
+from tangens.contact.interior.equations import (
+    Iterate,
+    LimitUnknowns,
+    Problem,
+    StepProducts,
+    StepResidual,
+    step_products,
+)
+from tangens.contact.interior.newton import System, assemble
+from tangens.contact.interior.pair import Products, Unknowns, friction_cones
 from tangens.dynamics.smooth import SmoothDynamics
 
 Array = jax.Array
 
-_FRACTION = 0.99  # of the way to the boundary
-_PATIENCE = 50  # iterations, after which the method starts anew, as long as there are
-_RESERVE = 20  # iterations left, if what is left of the equations is
-_FAR = 100.0  # times ρ or more
-_LESS, _MORE = 0.1, 5.0  # slacks and forces of the next guess, over those of the one before
+_FRACTION = 0.99
+"""Of the way to the boundary."""
+_PATIENCE = 50
+"""Iterations, after which the method starts anew: steps take 7 to 14 on average (Fig. 9), so it has jammed."""
+_RESERVE = 20
+"""Iterations that there must be for a new start to make sense, and ..."""
+_FAR = 100.0
+"""... how far the residual must be from ρ: what is nearer is about to converge."""
+_LESS, _MORE = 0.1, 5.0
+"""Slacks and forces of the next guess, over those of the one before."""
 
 
 class Outcome(NamedTuple):
@@ -57,19 +66,19 @@ def solve(
     guess: Iterate,
     most: Array,
     tolerance: Array,
-    settle: Callable[[Problem, Iterate], Iterate] | None = None,
+    detection: Callable[[Problem, Iterate], Iterate] | None = None,
 ) -> Outcome:
     """Solve a step's equations from a guess, to `tolerance` times ρ.
 
-    `settle` brings the growth problems of an iterate to their own solution: then they are not part of the method, and
-    it is the bilevel one.
+    `detection` solves the growth problems of an iterate to the end: then they are not part of the method, and it is the
+    bilevel one.
     """
-    counts_rows, enough = settle is None, tolerance * problem.relaxation
+    counts_rows, enough = detection is None, tolerance * problem.relaxation
 
     def look(x: Iterate) -> Outcome:
-        x = x if settle is None else settle(problem, x)
+        x = x if detection is None else detection(problem, x)
         system, x = assemble(dynamics, problem, x)
-        residual, product = _worst_equation(problem, x, system.left), _worst_product(problem, x, counts_rows)
+        residual, product = _worst_equation(problem, x, system.residual), _worst_product(problem, x, counts_rows)
         converged = (residual <= enough) & (product <= enough)
         return Outcome(x, system, jnp.zeros((), jnp.int32), residual, product, converged)
 
@@ -95,27 +104,27 @@ def solve(
 def _advance(problem: Problem, x: Iterate, system: System, counts_rows: bool) -> Iterate:
     """One iteration."""
     rho, factor = problem.relaxation, lu_factor(system.matrix)
-    now = goals(x, x)
+    now = step_products(x, x)
     mean = _mean(x, counts_rows)
 
-    def towards(value: Array, less: Goals | None = None) -> Iterate:
+    def towards(value: Array, less: StepProducts | None = None) -> Iterate:
         wanted = _neutral(problem, x, value, counts_rows)
         change = jax.tree.map(jnp.subtract, wanted, now)
         change = change if less is None else jax.tree.map(jnp.subtract, change, less)
-        return direction(problem, x, system, factor, system.left, change)
+        return direction(problem, x, system, factor, system.residual, change)
 
     first = towards(rho)
-    reach = jnp.minimum(1.0, _longest(x, first, counts_rows))
+    reach = jnp.minimum(1.0, _largest_step(x, first, counts_rows))
     after = _mean(_moved(x, first, reach), counts_rows)
-    aim = aim_of(mean, after, rho)
-    step = towards(aim, bent(goals(x, first), reach, aim, mean))
-    length = jnp.minimum(1.0, _FRACTION * _longest(x, step, counts_rows))
+    target = centring_target(mean, after, rho)
+    step = towards(target, second_order_term(step_products(x, first), reach, target, mean))
+    length = jnp.minimum(1.0, _FRACTION * _largest_step(x, step, counts_rows))
 
     def balance(share: Array) -> Array:
         low, total, count = _tally(_moved(x, step, share * length), counts_rows)
         return low / jnp.maximum(total / count, 1e-300)
 
-    there = _moved(x, step, length * balanced(balance))
+    there = _moved(x, step, length * step_in_neighbourhood(balance))
     # At the smallest ρ digits may run out. What has been found by then is kept.
     fine = jnp.all(jnp.isfinite(there.v))
     return jax.tree.map(lambda old, new: jnp.where(fine, new, old), x, there)
@@ -131,8 +140,8 @@ def _another(x: Iterate, number: Array) -> Iterate:
 
     def of(u: Unknowns) -> Unknowns:
         grown = u.growth._replace(slack=less * u.growth.slack)
-        u = u._replace(growth=grown, gap=less * u.gap, rate=less * u.rate, slip=less * u.slip)
-        return u._replace(push=more * u.push, load=more * u.load)
+        u = u._replace(growth=grown, gap=less * u.gap, psi=less * u.psi, slip=less * u.slip)
+        return u._replace(gamma=more * u.gamma, normal_force=more * u.normal_force)
 
     return Iterate(x.v, tuple(of(u) for u in x.pairs), x.limits._replace(gap=less * x.limits.gap))
 
@@ -141,27 +150,27 @@ def _moved(x: Iterate, change: Iterate, length: Array) -> Iterate:
     return jax.tree.map(lambda a, b: a + length * b, x, change)
 
 
-def _neutral(problem: Problem, x: Iterate, value: Array, counts_rows: bool) -> Goals:
+def _neutral(problem: Problem, x: Iterate, value: Array, counts_rows: bool) -> StepProducts:
     """Products that all have this value; those of growth problems that are not part of the method have their own."""
 
     def of(u: Unknowns) -> Products:
-        head = jnp.zeros((len(u.push), 1 + u.grip.shape[1])).at[:, 0].set(value)
+        head = jnp.zeros((len(u.gamma), 1 + u.friction_force.shape[1])).at[:, 0].set(value)
         rows = value if counts_rows else problem.detection
-        return Products(jnp.full_like(u.growth.slack, rows), jnp.full_like(u.push, value), head)
+        return Products(jnp.full_like(u.growth.slack, rows), jnp.full_like(u.gamma, value), head)
 
-    return Goals(tuple(of(u) for u in x.pairs), jnp.full_like(x.limits.push, value))
+    return StepProducts(tuple(of(u) for u in x.pairs), jnp.full_like(x.limits.force, value))
 
 
-def _worst_equation(problem: Problem, x: Iterate, left: Left) -> Array:
+def _worst_equation(problem: Problem, x: Iterate, residual: StepResidual) -> Array:
     scale = jnp.maximum(1.0, jnp.max(jnp.abs(problem.inertia @ (x.v - problem.v))) / problem.timestep)
-    worst = jnp.max(jnp.abs(left.v)) / scale
-    for rest in jax.tree.leaves((left.pairs, left.limits)):
+    worst = jnp.max(jnp.abs(residual.motion)) / scale
+    for rest in jax.tree.leaves((residual.pairs, residual.limits)):
         worst = jnp.maximum(worst, jnp.max(jnp.abs(rest), initial=0.0))
     return worst
 
 
 def _worst_product(problem: Problem, x: Iterate, counts_rows: bool) -> Array:
-    gap = jax.tree.map(jnp.subtract, goals(x, x), _neutral(problem, x, problem.relaxation, counts_rows))
+    gap = jax.tree.map(jnp.subtract, step_products(x, x), _neutral(problem, x, problem.relaxation, counts_rows))
     worst = jnp.zeros(())
     for rest in jax.tree.leaves(gap):
         worst = jnp.maximum(worst, jnp.max(jnp.abs(rest), initial=0.0))
@@ -175,12 +184,12 @@ def _tally(x: Iterate, counts_rows: bool) -> tuple[Array, Array, int]:
         z, s = friction_cones(u)
         # Half the harmonic mean of the cone's two eigenvalues is their smaller one, or up to twice that.
         cone = (z[0] ** 2 - z[1:] @ z[1:]) * (s[0] ** 2 - s[1:] @ s[1:]) / (z @ s)
-        push, rows = u.push * u.gap, u.growth.slack * u.growth.dual
-        low, total = jnp.minimum(push, cone), push + z @ s
+        gamma, rows = u.gamma * u.gap, u.growth.slack * u.growth.dual
+        low, total = jnp.minimum(gamma, cone), gamma + z @ s
         return (jnp.minimum(low, jnp.min(rows)), total + jnp.sum(rows)) if counts_rows else (low, total)
 
-    stops = x.limits.push * x.limits.gap
-    low, total, count = jnp.min(stops, initial=jnp.inf), jnp.sum(stops), stops.size
+    limits = x.limits.force * x.limits.gap
+    low, total, count = jnp.min(limits, initial=jnp.inf), jnp.sum(limits), limits.size
     for u in x.pairs:
         each, each_total = jax.vmap(of)(u)
         low, total = jnp.minimum(low, jnp.min(each, initial=jnp.inf)), total + jnp.sum(each_total)
@@ -193,20 +202,21 @@ def _mean(x: Iterate, counts_rows: bool) -> Array:
     return total / count
 
 
-def _longest(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
+def _largest_step(x: Iterate, step: Iterate, counts_rows: bool) -> Array:
     """How far a step can go before something that must stay positive is zero."""
 
     def of(u: Unknowns, c: Unknowns) -> Array:
-        most = jnp.minimum(longest(u.push, c.push), longest(u.gap, c.gap))
+        most = jnp.minimum(largest_step(u.gamma, c.gamma), largest_step(u.gap, c.gap))
         for cone, change in zip(friction_cones(u), friction_cones(c), strict=True):
-            most = jnp.minimum(most, cones.longest(cone, change))
-        rows = jnp.minimum(longest(u.growth.slack, c.growth.slack), longest(u.growth.dual, c.growth.dual))
+            most = jnp.minimum(most, cones.largest_step(cone, change))
+        g, d = u.growth, c.growth
+        rows = jnp.minimum(largest_step(g.slack, d.slack), largest_step(g.dual, d.dual))
         return jnp.minimum(most, rows) if counts_rows else most
 
-    def stops(s: Stop, c: Stop) -> Array:
-        return jnp.minimum(longest(s.push, c.push), longest(s.gap, c.gap))
+    def of_limits(u: LimitUnknowns, c: LimitUnknowns) -> Array:
+        return jnp.minimum(largest_step(u.force, c.force), largest_step(u.gap, c.gap))
 
-    most = stops(x.limits, step.limits)
+    most = of_limits(x.limits, step.limits)
     for u, c in zip(x.pairs, step.pairs, strict=True):
         most = jnp.minimum(most, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
     return most

@@ -17,18 +17,18 @@ import mujoco
 import numpy as np
 
 from tangens.contact.interior import bilevel, method
-from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
-from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
-from tangens.contact.interior.system import (
+from tangens.contact.interior.directions import sensitivity
+from tangens.contact.interior.equations import (
     Iterate,
     Limits,
+    LimitUnknowns,
     Problem,
-    Stop,
     all_bodies,
     kinematics,
-    left_of,
-    sensitivity,
+    step_residual,
 )
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
+from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
 from tangens.dynamics.smooth import SmoothDynamics
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
     x: Iterate
     matrix: Array
     """Newton's, of the size of the velocities, (nv, nv)."""
-    inside: tuple[Array, ...]
+    frames: tuple[Array, ...]
     """Contact frames in the axes of each pair's body 1."""
 
 
@@ -73,7 +73,7 @@ class InteriorModel(PureModel):
             self.dynamics,
             problem,
             tolerance=inputs.settings["tolerance"],
-            settle=partial(bilevel.settle, self.dynamics) if self._is_bilevel else None,
+            detection=partial(bilevel.solve_detection, self.dynamics) if self._is_bilevel else None,
         )
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
@@ -88,21 +88,22 @@ class InteriorModel(PureModel):
         v = outcome.x.v
         q = integrate(self.layout, problem.q, problem.timestep * v)
         residual = jnp.maximum(outcome.residual, outcome.complementarity)
-        contacts, memory = touching(problem, outcome), Memory(outcome.x, outcome.system.matrix, outcome.system.inside)
+        frames = tuple(group.frame for group in outcome.system.groups)
+        contacts, memory = touching(problem, outcome), Memory(outcome.x, outcome.system.matrix, frames)
         return Solution(q, v, outcome.converged, outcome.iterations, residual, contacts, memory, crowded)
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
         problem, _ = self.problem(inputs)
-        x, matrix, inside = memory
+        x, matrix, frames = memory
 
         def residual(change: Change) -> Any:
             moved, _ = self.problem(displaced(self.layout, inputs, change))
-            return left_of(self.dynamics, moved, x, inside)
+            return step_residual(self.dynamics, moved, x, frames)
 
         nothing = jax.tree.map(jnp.zeros_like, change)
-        _, left = jax.jvp(residual, (nothing,), (change,))
-        dv = sensitivity(self.dynamics, problem, x, matrix, inside, left)
+        _, rest = jax.jvp(residual, (nothing,), (change,))
+        dv = sensitivity(self.dynamics, problem, x, matrix, frames, rest)
         by_q, by_v = integrate_jacobians(self.layout, inputs.x.q, problem.timestep * v_next)
         dq = problem.timestep * (by_v @ dv)
         return (dq + by_q @ change["q"] if "q" in change else dq), dv
@@ -132,13 +133,13 @@ class InteriorModel(PureModel):
         crowded = jnp.zeros((), bool)
         if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
             return problem, crowded
-        spatial, _, twist = kinematics(self.dynamics, problem, problem.v)
+        kin = kinematics(self.dynamics, problem, problem.v)
         kept = list[Pair]()
         for group in problem.groups:
             if len(group.friction) <= self.capacity:
                 kept.append(group)
                 continue
-            bodies = all_bodies(group, spatial, twist)
+            bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
             near = jax.lax.top_k(-bound, self.capacity)[1]
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
@@ -148,20 +149,20 @@ class InteriorModel(PureModel):
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v = jnp.zeros_like(problem.v)
-        spatial, jacobian, twist = kinematics(self.dynamics, problem, v)
-        moving = jnp.einsum("bid,bd->bi", jacobian, problem.v[self.dynamics.ancestry.dofs])
+        kin = kinematics(self.dynamics, problem, v)
+        moving = jnp.einsum("bid,bd->bi", kin.jacobian, problem.v[kin.dofs])
 
         def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, spatial, moving)
+            bodies = all_bodies(group, kin.spatial, moving)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
             impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, spatial, twist), impact)
+            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact)
 
         pairs = tuple(begin(g) for g in problem.groups)
         limits = problem.limits
         gap = limits.sign * (problem.q[limits.q] - limits.bound)
-        return Iterate(v, pairs, Stop(limits.force / 3, jnp.maximum(gap, 0.1)))
+        return Iterate(v, pairs, LimitUnknowns(limits.force / 3, jnp.maximum(gap, 0.1)))
 
 
 def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
@@ -179,14 +180,16 @@ def _speed(bodies: Bodies) -> Array:
     return jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
 
 
-def warmed(x: Iterate, push: float) -> Iterate:
+def warmed(x: Iterate, shift: float) -> Iterate:
     """A solution moved into the interior, as a guess for the step after it (paper 1, Sec. VII)."""
 
     def of(u: Unknowns) -> Unknowns:
-        grown = u.growth._replace(slack=u.growth.slack + push, dual=u.growth.dual + push)
-        return u._replace(growth=grown, push=u.push + push, gap=u.gap + push, load=u.load + push, rate=u.rate + push)
+        grown = u.growth._replace(slack=u.growth.slack + shift, dual=u.growth.dual + shift)
+        normal_force, psi = u.normal_force + shift, u.psi + shift
+        return u._replace(growth=grown, gamma=u.gamma + shift, gap=u.gap + shift, normal_force=normal_force, psi=psi)
 
-    return Iterate(x.v, tuple(of(u) for u in x.pairs), Stop(x.limits.push + push, x.limits.gap + push))
+    limits = LimitUnknowns(x.limits.force + shift, x.limits.gap + shift)
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), limits)
 
 
 class JointLimits:

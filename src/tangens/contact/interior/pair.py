@@ -67,16 +67,16 @@ class Unknowns(NamedTuple):
     """One pair's part of an iterate; Greek names are the paper's."""
 
     growth: Growth
-    push: Array
-    """γ [N]."""
+    gamma: Array
+    """γ [N]: the multiplier of the gap."""
     gap: Array
     """s_γ [m]."""
-    load: Array
-    """The normal force again, as a slack: what bounds friction [N]."""
-    grip: Array
+    normal_force: Array
+    """N: γ times the length of the normal, as a slack: what bounds friction [N]."""
+    friction_force: Array
     """β/μ, the friction force over μ [N], (k,); its last entry is the torsional one, where there is any."""
-    rate: Array
-    """ψ [m/s]."""
+    psi: Array
+    """ψ [m/s]: the speed of sliding, as friction's multiplier."""
     slip: Array
     """μ times the sliding velocity, as a slack [m/s], (k,)."""
     tangent: Array
@@ -92,13 +92,13 @@ class Bodies(NamedTuple):
     twist2: Array
 
 
-class Residual(NamedTuple):
-    """What is left of a pair's equations."""
+class PairResidual(NamedTuple):
+    """The residual of a pair's equations."""
 
     stationarity: Array
     rows: Array
     gap: Array
-    load: Array
+    normal_force: Array
     slip: Array
 
 
@@ -106,20 +106,51 @@ class Products(NamedTuple):
     """Complementarity products: λ∘s, γ·s_γ, and that of friction's cones, scaled, (1 + k,)."""
 
     rows: Array
-    push: Array
+    gamma: Array
     cone: Array
+
+
+class ContactArguments(NamedTuple):
+    """What the laws of contact depend on."""
+
+    c: Any
+    """How far the contact point has moved on, in the contact frame."""
+    normal1: Any
+    normal2: Any
+    gamma: Any
+    friction_force: Any
+    twist: Any
+    """Of body 2 against body 1, at the contact point."""
+
+
+class ContactOutputs(NamedTuple):
+    """What follows from them."""
+
+    normal_force: Any
+    slip: Any
+    wrench1: Any
+    """On body 1, about the contact point."""
+    wrench2: Any
 
 
 class Linear(NamedTuple):
     """A pair's equations at an iterate, and their derivatives."""
 
     growth: growth.Linear
-    residual: Residual
+    residual: PairResidual
     wrench1: Array
     """On body 1, about the contact point."""
     wrench2: Array
-    by: Any
-    """Jacobian of `_contact` by each of its arguments."""
+    by: ContactOutputs
+    """Jacobian of `_contact`: each of its outputs by each of its arguments."""
+
+
+class Response(NamedTuple):
+    """How a pair answers to a residual or a motion of its bodies: changes of its unknowns and of its wrenches."""
+
+    unknowns: Unknowns
+    wrench1: Array
+    wrench2: Array
 
 
 def weight_of(pair: Pair) -> Array:
@@ -143,10 +174,10 @@ def start(pair: Pair, bodies: Bodies, impact: Array) -> Unknowns:
     x = growth.start(pair.shape1, place1, pair.shape2, place2, weight_of(pair))
     product = x.slack[0] * x.dual[0]
     gap = pair.length * jnp.maximum(x.scale - 1, 0.1)
-    push, none = product / gap, jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
-    push = jnp.clip(impact, push, _HEAD_START * push)
+    gamma, none = product / gap, jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
+    gamma = jnp.clip(impact, gamma, _HEAD_START * gamma)
     tangent = bodies.place1.rotation.T @ jnp.array([1.0, 0.0, 0.0])
-    return Unknowns(x, push, gap, push, none, gap, none, tangent)
+    return Unknowns(x, gamma, gap, gamma, none, gap, none, tangent)
 
 
 def aligned(pair: Pair, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
@@ -161,60 +192,57 @@ def aligned(pair: Pair, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
 def products(x: Unknowns, y: Unknowns) -> Products:
     """The complementarity products of an iterate, if y = x, or those of a change y of it."""
     cone = cones.scaled_product(cones.scaling(*friction_cones(x)), *friction_cones(y))
-    return Products(y.growth.slack * y.growth.dual, y.push * y.gap, cone)
+    return Products(y.growth.slack * y.growth.dual, y.gamma * y.gap, cone)
 
 
 def friction_cones(x: Unknowns) -> tuple[Array, Array]:
     """(N, b) and (ψ, μ v)."""
-    return jnp.append(x.load, x.grip), jnp.append(x.rate, x.slip)
+    return jnp.append(x.normal_force, x.friction_force), jnp.append(x.psi, x.slip)
 
 
-def residual(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> tuple[Any, ...]:
-    """What is left of a pair's equations, and its wrenches about the contact point; no derivatives are prepared."""
+def evaluate(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> tuple[PairResidual, Array, Array]:
+    """The residual of a pair's equations, and its wrenches about the contact point; no derivatives are prepared."""
     linear, arguments = _growth(pair, x, bodies, frame)
-    load, slip, wrench1, wrench2 = _contact(pair, frame, *arguments)
-    return _left(pair, x, linear, load, slip, shift), wrench1, wrench2
+    contact = _contact(pair, frame, arguments)
+    return _residual(pair, x, linear, contact, shift), contact.wrench1, contact.wrench2
 
 
 def linearise(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> Linear:
     """Evaluate a pair's equations and their derivatives."""
     linear, arguments = _growth(pair, x, bodies, frame)
-
-    def contact(*arguments: Array) -> tuple[Array, ...]:
-        return _contact(pair, frame, *arguments)
-
-    load, slip, wrench1, wrench2 = contact(*arguments)
-    by = jax.jacfwd(contact, tuple(range(len(arguments))))(*arguments)
-    return Linear(linear, _left(pair, x, linear, load, slip, shift), wrench1, wrench2, by)
+    contact = _contact(pair, frame, arguments)
+    by: ContactOutputs = jax.jacfwd(lambda arguments: _contact(pair, frame, arguments))(arguments)
+    return Linear(linear, _residual(pair, x, linear, contact, shift), contact.wrench1, contact.wrench2, by)
 
 
-def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[growth.Linear, tuple[Array, ...]]:
+def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[growth.Linear, ContactArguments]:
     place1, place2 = places(pair, bodies)
     linear = growth.linearise(pair.shape1, place1, pair.shape2, place2, x.growth, frame, weight_of(pair))
     twist = bodies.twist2 - bodies.twist1
     at_point = twist.at[3:].add(vector_product(twist[:3], x.growth.point))
-    return linear, (jnp.zeros(frame.shape[1]), linear.normal1, linear.normal2, x.push, x.grip, at_point)
+    none = jnp.zeros(frame.shape[1])
+    return linear, ContactArguments(none, linear.normal1, linear.normal2, x.gamma, x.friction_force, at_point)
 
 
-def _left(pair: Pair, x: Unknowns, linear: growth.Linear, load: Array, slip: Array, shift: Array) -> Residual:
+def _residual(pair: Pair, x: Unknowns, linear: growth.Linear, contact: ContactOutputs, shift: Array) -> PairResidual:
     gap = pair.length * (x.growth.scale - 1) - shift
-    return Residual(linear.stationarity, linear.rows, x.gap - gap, x.load - load, x.slip - slip)
+    normal_force, slip = x.normal_force - contact.normal_force, x.slip - contact.slip
+    return PairResidual(linear.stationarity, linear.rows, x.gap - gap, normal_force, slip)
 
 
-def _contact(
-    pair: Pair, frame: Array, c: Array, n1: Array, n2: Array, push: Array, grip: Array, twist: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Load, sliding, and both wrenches about the contact point, where that has moved on by c in the contact frame."""
-    dim, slides = frame.shape[1], frame.shape[1] - 1
-    mean = (n1 - n2) / 2
-    size = jnp.sqrt(mean @ mean + 1e-30)
+def _contact(pair: Pair, frame: Array, at: ContactArguments) -> ContactOutputs:
+    """The laws of contact, as far as they say what follows from what."""
+    dim, slides, twist = frame.shape[1], frame.shape[1] - 1, at.twist
+    mean = (at.normal1 - at.normal2) / 2
+    size = jnp.sqrt(mean @ mean + 1e-30)  # differentiable where there is no normal
     normal = frame @ (mean / size)
     tangents = growth.frame_of(normal, frame[:, 1], dim)[:, 1:]
-    force, arm = push / pair.sharpness, frame @ c
+    force, arm = at.gamma / pair.sharpness, frame @ at.c
     slip = pair.friction * (tangents.T @ (twist[3:] + vector_product(twist[:3], arm)))
-    rub, torque = pair.friction * (tangents @ grip[:slides]), normal * jnp.sum(pair.torsion * grip[slides:])
-    f1, f2 = -force * (frame @ n1) - rub, -force * (frame @ n2) + rub
-    return (
+    rub = pair.friction * (tangents @ at.friction_force[:slides])
+    torque = normal * jnp.sum(pair.torsion * at.friction_force[slides:])
+    f1, f2 = -force * (frame @ at.normal1) - rub, -force * (frame @ at.normal2) + rub
+    return ContactOutputs(
         force * size,
         jnp.concatenate([slip, pair.torsion * (normal @ twist[:3])]),
         jnp.concatenate([vector_product(arm, f1) - torque, f1]),
@@ -223,25 +251,30 @@ def _contact(
 
 
 def respond(
-    pair: Pair, x: Unknowns, linear: Linear, left: Residual, target: Products, d: Array, nu: Array
-) -> tuple[Unknowns, Array, Array]:
+    pair: Pair, x: Unknowns, linear: Linear, residual: PairResidual, target: Products, d: Array, nu: Array
+) -> Response:
     """Solve a pair's linearised equations for a motion d of body 2 against body 1 and a change nu of their twist.
 
-    Both are counted at the contact point. Returns the change of the unknowns, the point's in the contact frame's own
-    motion, and the change of the wrenches, all seen from body 1.
+    Both are counted at the contact point. The point's change is in the contact frame's own motion, and all is seen from
+    body 1.
     """
     dim = linear.growth.frame.shape[1]
-    g = growth.respond(linear.growth, x.growth, left.stationarity, left.rows, target.rows, pair.shape1.n_rows, d)
+    g = growth.respond(
+        linear.growth, x.growth, residual.stationarity, residual.rows, target.rows, pair.shape1.n_rows, d
+    )
     c = g.y[1 : 1 + dim]
-    gap = -left.gap + pair.length * g.y[0]
-    push = (target.push - x.push * gap) / x.gap
+    gap = -residual.gap + pair.length * g.y[0]
+    gamma = (target.gamma - x.gamma * gap) / x.gap
 
-    def along(output: int, grip: Array) -> Array:
-        j: tuple[Array, ...] = linear.by[output]
-        return j[0] @ c + j[1] @ g.normal1 + j[2] @ g.normal2 + j[3] * push + j[4] @ grip + j[5] @ nu
+    def along(by: ContactArguments, friction_force: Array) -> Array:
+        known = by.c @ c + by.normal1 @ g.normal1 + by.normal2 @ g.normal2 + by.gamma * gamma + by.twist @ nu
+        return known + by.friction_force @ friction_force
 
-    none = jnp.zeros_like(x.grip)
-    load, slip = -left.load + along(0, none), -left.slip + along(1, none)
-    grip, rate = cones.completed(cones.scaling(*friction_cones(x)), target.cone, load, slip)
+    none = jnp.zeros_like(x.friction_force)
+    normal_force = -residual.normal_force + along(linear.by.normal_force, none)
+    slip = -residual.slip + along(linear.by.slip, none)
+    cone = cones.scaling(*friction_cones(x))
+    friction_force, psi = cones.completed(cone, target.cone, normal_force, slip)
     grown = Growth(linear.growth.frame @ c, g.y[0], g.y[1 + dim :], g.slack, g.dual)
-    return Unknowns(grown, push, gap, load, grip, rate, slip, jnp.zeros(3)), along(2, grip), along(3, grip)
+    change = Unknowns(grown, gamma, gap, normal_force, friction_force, psi, slip, jnp.zeros(3))
+    return Response(change, along(linear.by.wrench1, friction_force), along(linear.by.wrench2, friction_force))

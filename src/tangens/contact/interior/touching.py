@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.interior.equations import Problem
 from tangens.contact.interior.method import Outcome
 from tangens.contact.interior.pair import Pair, Unknowns
-from tangens.contact.interior.system import Problem
 from tangens.contact.jax_model import ContactArrays
 
 Array = jax.Array
@@ -18,10 +18,11 @@ _NEAR = 1.05  # contacts are reported of shapes that touch when grown by this fa
 def touching(problem: Problem, outcome: Outcome) -> tuple[ContactArrays, ...]:
     """Contacts of each kind of pair, those of shapes that nearly touch being marked."""
     out = list[ContactArrays]()
-    for group, u, linear in zip(problem.groups, outcome.x.pairs, outcome.system.pairs, strict=True):
+    for group, u, own in zip(problem.groups, outcome.x.pairs, outcome.system.groups, strict=True):
+        linear = own.linear
         normal = (linear.growth.normal1 - linear.growth.normal2) / 2
         distance = jax.vmap(_distance)(group, u, normal)
-        activity = u.load / (u.load + jnp.sqrt(problem.relaxation))
+        activity = u.normal_force / (u.normal_force + jnp.sqrt(problem.relaxation))
         force = linear.wrench2[:, 3:]
         frame = linear.growth.frame[:, :, 0]
         near = u.growth.scale <= _NEAR

@@ -1,0 +1,149 @@
+"""Newton's steps: solutions of the equations that `newton` assembles, and how v⁺ answers to a change of the problem.
+
+Pairs first answer with their bodies held. The velocities follow from the forces of that, and pairs follow the
+velocities.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import lu_factor, lu_solve
+
+from tangens.contact.interior.equations import (
+    Iterate,
+    LimitUnknowns,
+    Problem,
+    StepProducts,
+    StepResidual,
+    all_bodies,
+    body_wrenches,
+    joint_forces,
+    kinematics,
+    lift,
+    shift_of,
+)
+from tangens.contact.interior.newton import GroupSystem, System, carried_wrench, limit_stiffness
+from tangens.contact.interior.pair import (
+    Linear,
+    Pair,
+    PairResidual,
+    Products,
+    Response,
+    Unknowns,
+    linearise,
+    products,
+    respond,
+)
+from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import cross
+
+Array = jax.Array
+Factor = tuple[Array, Array]
+"""An LU factorisation."""
+
+
+def direction(
+    problem: Problem, x: Iterate, system: System, factor: Factor, residual: StepResidual, target: StepProducts
+) -> Iterate:
+    """Newton's step for a residual and a wanted change of the products, refined once.
+
+    Sticking friction and closed contacts are stiff as 1/ρ. At small ρ, what rounding leaves of the forces that have to
+    balance is worth a second solve.
+    """
+    alone = tuple(
+        _alone(group, u, own.linear, rest, goal)
+        for group, u, own, rest, goal in zip(
+            problem.groups, x.pairs, system.groups, residual.pairs, target.pairs, strict=True
+        )
+    )
+    limits, limit = problem.limits, _limits_alone(x, residual.limits, target.limits)
+    force = _response_forces(problem, system, alone, limit)
+    dv = lu_solve(factor, force - residual.motion)
+    responses = _following(problem, x, system, alone, dv)
+    force = _response_forces(problem, system, responses, limit)
+    own = problem.inertia @ dv / problem.timestep + system.turning @ dv + limit_stiffness(problem, x) * dv
+    again = lu_solve(factor, force - residual.motion - own)
+    responses, dv = _following(problem, x, system, responses, again), dv + again
+    opened = limits.sign * problem.timestep * dv[limits.v]
+    change = LimitUnknowns(limit.force - x.limits.force / x.limits.gap * opened, limit.gap + opened)
+    return Iterate(dv, tuple(response.unknowns for response in responses), change)
+
+
+def sensitivity(
+    dynamics: SmoothDynamics,
+    problem: Problem,
+    x: Iterate,
+    matrix: Array,
+    frames: tuple[Array, ...],
+    change: StepResidual,
+) -> Array:
+    """How v⁺ answers to a change of the residual, products held: the implicit function theorem, linear in the change.
+
+    Newton's matrix is the one that the method ended with; only the pairs' own blocks are made anew.
+    """
+    kin = kinematics(dynamics, problem, x.v)
+    wrench = jnp.zeros((len(kin.dofs), 6))
+    for group, u, local, rest in zip(problem.groups, x.pairs, frames, change.pairs, strict=True):
+        bodies = all_bodies(group, kin.spatial, kin.twist)
+        frame = bodies.place1.rotation @ local
+        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
+        target = jax.tree.map(jnp.zeros_like, jax.vmap(products)(u, u))
+        response = _alone(group, u, linear, rest, target)
+        at = jax.vmap(lift)(u.growth.point)
+        wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
+    limit = _limits_alone(x, change.limits, jnp.zeros_like(change.limits))
+    force = joint_forces(kin, wrench, len(x.v)).at[problem.limits.v].add(problem.limits.sign * limit.force)
+    return lu_solve(lu_factor(matrix), force - change.motion)
+
+
+def _alone(group: Pair, x: Unknowns, linear: Linear, residual: PairResidual, target: Products) -> Response:
+    """How the pairs of a group answer while their bodies stay where they are."""
+    none = jnp.zeros(6)
+    return jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(group, x, linear, residual, target, none, none)
+
+
+def _limits_alone(x: Iterate, residual: Array, target: Array) -> LimitUnknowns:
+    """How limits answer while their joints stay where they are."""
+    return LimitUnknowns((target + x.limits.force * residual) / x.limits.gap, -residual)
+
+
+def _following(
+    problem: Problem, x: Iterate, system: System, responses: tuple[Response, ...], dv: Array
+) -> tuple[Response, ...]:
+    """Responses of all pairs, plus what comes of a change dv of the velocities."""
+    own_dv = dv[system.kinematics.dofs]
+    moves, twists = (jnp.einsum("bid,bd->bi", by, own_dv) for by in (system.moves, system.twists))
+    twist = system.kinematics.twist
+
+    def one(pair: Pair, own: GroupSystem, response: Response) -> Response:
+        a, b, at = pair.body1, pair.body2, own.lift
+        carried = at @ moves[a]
+        d = at @ moves[b] - carried
+        nu = at @ (twists[b] - twists[a]) - cross(carried, at @ (twist[b] - twist[a]))
+        more = _unpacked(response, own.reaction @ jnp.concatenate([d, nu]))
+        u, w1, w2 = jax.tree.map(jnp.add, response, more)
+        # The point and the wrenches move along with body 1.
+        growth = u.growth._replace(point=u.growth.point + carried[3:])
+        w1, w2 = w1 + carried_wrench(carried, own.linear.wrench1), w2 + carried_wrench(carried, own.linear.wrench2)
+        return Response(u._replace(growth=growth), w1, w2)
+
+    return tuple(jax.vmap(one)(*arguments) for arguments in zip(problem.groups, system.groups, responses, strict=True))
+
+
+def _response_forces(problem: Problem, system: System, responses: tuple[Response, ...], limit: LimitUnknowns) -> Array:
+    """Joint forces of the wrenches and limits in responses, (nv,)."""
+    wrench = jnp.zeros(system.kinematics.twist.shape)
+    for group, own, response in zip(problem.groups, system.groups, responses, strict=True):
+        wrench += body_wrenches(group, len(wrench), own.lift, response.wrench1, response.wrench2)
+    force = joint_forces(system.kinematics, wrench, len(problem.v))
+    return force.at[problem.limits.v].add(problem.limits.sign * limit.force)
+
+
+def _unpacked(like: Response, rows: Array) -> Response:
+    """A response from rows as `newton` packs them."""
+    leaves, tree = jax.tree.flatten(like)
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    parts = jnp.split(rows, ends[:-1])
+    return jax.tree.unflatten(tree, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])

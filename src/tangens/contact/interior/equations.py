@@ -1,0 +1,164 @@
+"""A step as equations: all bodies, all pairs and joint limits.
+
+    M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of limits),      q⁺ = q ⊕ h·v⁺
+
+Contact is judged where the step ends, at q⁺. A pair's unknowns touch the rest by the frames and twists of two bodies
+only. The residual is a plain function of the problem: implicit derivatives differentiate it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tangens.collision.growth import Place
+from tangens.contact.interior.pair import Bodies, Pair, PairResidual, Products, Unknowns, evaluate, products
+from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import SpatialKinematics, vector_product
+from tangens.dynamics.tangent_jax import integrate
+
+Array = jax.Array
+
+
+class Limits(NamedTuple):
+    """Bounds of joints: sign·(q − bound) ≥ 0."""
+
+    q: Array
+    """Index of the coordinate."""
+    v: Array
+    sign: Array
+    bound: Array
+    force: Array
+    """About how large forces are [N or N m]: where solvers start."""
+
+
+class Problem(NamedTuple):
+    """One step to take."""
+
+    q: Array
+    v: Array
+    inertia: Array
+    force: Array
+    groups: tuple[Pair, ...]
+    """Pairs of one kind each, stacked."""
+    limits: Limits
+    timestep: Array
+    relaxation: Array
+    """ρ [J]."""
+    detection: Array
+    """ρ of the growth problems: the same, but for the bilevel method."""
+
+
+class LimitUnknowns(NamedTuple):
+    """Unknowns of joint limits: force times gap is ρ."""
+
+    force: Array
+    """[N or N m], positive."""
+    gap: Array
+    """How far the joint is from its bound at the end of the step [m or rad]."""
+
+
+class Iterate(NamedTuple):
+    """All unknowns of a step, or a change of them."""
+
+    v: Array
+    pairs: tuple[Unknowns, ...]
+    limits: LimitUnknowns
+
+
+class StepResidual(NamedTuple):
+    """The residual of all equations."""
+
+    motion: Array
+    """[N or N m], (nv,)."""
+    pairs: tuple[PairResidual, ...]
+    limits: Array
+
+
+class StepProducts(NamedTuple):
+    """Complementarity products, or by how much to change them."""
+
+    pairs: tuple[Products, ...]
+    limits: Array
+
+
+class Kinematics(NamedTuple):
+    """Where bodies are at q⁺, and how they move."""
+
+    spatial: SpatialKinematics
+    jacobian: Array
+    """Twist of each body by those entries of v⁺ that move it, (nbody, 6, n)."""
+    twist: Array
+    """Of each body, (nbody, 6)."""
+    dofs: Array
+    """Which entries of v⁺ move each body, (nbody, n)."""
+
+
+def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> Kinematics:
+    """Bodies where these velocities lead."""
+    ancestry = dynamics.ancestry
+    spatial = dynamics.spatial_kinematics(integrate(dynamics.layout, problem.q, problem.timestep * v))
+    jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
+    twist = jnp.einsum("bid,bd->bi", jacobian, v[ancestry.dofs])
+    return Kinematics(spatial, jacobian, twist, jnp.asarray(ancestry.dofs))
+
+
+def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
+    """The bodies of all pairs of a group."""
+    a, b = group.body1, group.body2
+    place1, place2 = (Place(spatial.position[i], spatial.rotation[i]) for i in (a, b))
+    return Bodies(place1, place2, twist[a], twist[b])
+
+
+def shift_of(problem: Problem, group: Pair, x: Unknowns) -> Array:
+    """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
+    return problem.detection * x.growth.slack.shape[-1] / group.sharpness
+
+
+def step_products(x: Iterate, y: Iterate) -> StepProducts:
+    """The complementarity products of an iterate, if y = x, or those of a change y of it."""
+    pairs = tuple(jax.vmap(products)(u, w) for u, w in zip(x.pairs, y.pairs, strict=True))
+    return StepProducts(pairs, y.limits.force * y.limits.gap)
+
+
+def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames: tuple[Array, ...]) -> StepResidual:
+    """The residual at an iterate, its contact frames given in the axes of each pair's body 1."""
+    kin = kinematics(dynamics, problem, x.v)
+    wrench, residuals = jnp.zeros((len(kin.jacobian), 6)), list[PairResidual]()
+    for group, u, local in zip(problem.groups, x.pairs, frames, strict=True):
+        bodies = all_bodies(group, kin.spatial, kin.twist)
+        frame = bodies.place1.rotation @ local
+        rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(problem, group, u))
+        wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
+        residuals.append(rest)
+    return joined_residual(problem, x, kin, wrench, tuple(residuals))
+
+
+def joined_residual(
+    problem: Problem, x: Iterate, kin: Kinematics, wrench: Array, pairs: tuple[PairResidual, ...]
+) -> StepResidual:
+    """The residual of all equations, from wrenches on bodies, (nbody, 6), and the residuals of pairs."""
+    limits, h = problem.limits, problem.timestep
+    force = problem.force + joint_forces(kin, wrench, len(x.v))
+    force = force.at[limits.v].add(limits.sign * x.limits.force)
+    end = problem.q[limits.q] + h * x.v[limits.v]
+    gap = x.limits.gap - limits.sign * (end - limits.bound)
+    return StepResidual(problem.inertia @ (x.v - problem.v) / h - force, pairs, gap)
+
+
+def lift(p: Array) -> Array:
+    """The matrix that takes a twist about the origin to (ω, velocity at p); its transpose brings wrenches back."""
+    return jnp.eye(6).at[3:, :3].set(vector_product(jnp.eye(3), p).T)
+
+
+def body_wrenches(group: Pair, bodies: int, lifts: Array, w1: Array, w2: Array) -> Array:
+    """Wrenches about the contact points, brought to the origin and summed for each body, (nbody, 6)."""
+    wrench = jnp.zeros((bodies, 6), w1.dtype).at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
+    return wrench.at[group.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
+
+
+def joint_forces(kin: Kinematics, wrench: Array, nv: int) -> Array:
+    """What wrenches on bodies ask of the joints, (nv,)."""
+    return jnp.zeros(nv, wrench.dtype).at[kin.dofs].add(jnp.einsum("bid,bi->bd", kin.jacobian, wrench))
