@@ -1,9 +1,9 @@
 """What every contact model promises, whatever its law: one suite over all of them.
 
 One scene serves them all, since each structure is compiled by itself: a box and a ball that are free, and an arm of two
-hinges with a ball at its tip, above a floor. What happens in it is a matter of the state. A pair has the larger friction
-of its two geoms, and relaxed models measure gaps by the shortest side of a box: both bend where two are the same. Here
-they are not.
+hinges with a ball at its tip, above a floor. What happens in it is a matter of the state. A pair has the larger
+friction of its two geoms, and relaxed models measure gaps by the shortest side of a box: both bend where two are the
+same. Here they are not.
 """
 
 from __future__ import annotations
