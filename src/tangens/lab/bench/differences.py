@@ -91,6 +91,7 @@ class _Moved:
         """What is wanted, all by the same input."""
         scene, (_, name) = simulator.scene, blocks[0]
         self._step, self._u, self._layout = simulator.step, u, scene.joint_layout
+        self._guess = simulator.step(state, u)  # solvers start from the step in the middle
         self._unit = scene.timestep if name == "q" else 1.0
         move = partial(_move, simulator, state, name)
         self._ends = {
@@ -113,8 +114,8 @@ class _Moved:
         up, down = [], []
         for i in directions:
             (above, more), (below, less) = self._ends[size][i]
-            up.append(step(above, u, more).state)
-            down.append(step(below, u, less).state)
+            up.append(step(above, u, more, self._guess).state)
+            down.append(step(below, u, less, self._guess).state)
         return up, down
 
     def _apart(self, start: list[State], end: list[State]) -> Array:

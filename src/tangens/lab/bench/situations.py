@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tangens import robots, scenes
 from tangens.errors import NotDifferentiable, SolverError
+from tangens.results import Step
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
@@ -143,19 +144,19 @@ def _in_contact(
     active: list[int] = []
     unsolved = refused = 0
     touched: int | None = None
-    before, u_before = state, np.zeros(m.nu)
+    before, u_before, out = state, np.zeros(m.nu), None
     ended = "with enough states"
     for k in range(round(_LONGEST / h)):
         u = size * rng.normal(size=m.nu)
         try:
-            out = simulator.step(state, u)
+            out = simulator.step(state, u, guess=out)
         except SolverError:
             ended = "because a step was not finite"
             break
         n = sum(mode != "breaking" for mode in out.contacts.mode)
         touched = k if touched is None and n else touched
         if n and touched is not None and (k - touched) * h >= _SETTLING and (k - touched) % every == 0:
-            if _differentiable(simulator, state, u):
+            if _differentiable(simulator, out):
                 samples.append(Sample(state, u, before, u_before))
                 active.append(n)
                 unsolved += not out.solver.converged
@@ -176,9 +177,9 @@ def _in_contact(
     return tuple(samples), facts
 
 
-def _differentiable(simulator: Simulator, state: State, u: Array) -> bool:
+def _differentiable(simulator: Simulator, step: Step) -> bool:
     try:
-        simulator.jacobian(state, u, wrt=WRT)
+        simulator.jacobian(step, wrt=WRT)
     except NotDifferentiable:
         return False
     return True

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from tangens import robots
 from tangens.lab.papers.poses import start
-from tangens.results import SolverReport
+from tangens.results import SolverReport, Step
 from tangens.scene import Scene
 from tangens.simulate import Simulator
+from tangens.state import State
 
 Array = NDArray[np.float64]
 ROTOR = 0.01  # inertia of a motor and its gears, seen from the joint [kg·m²]: MuJoCo Menagerie's, for go1 and g1 alike
@@ -50,8 +51,7 @@ def random_controls(scene: Scene, rng: np.random.Generator, hold: int = 1) -> It
 
 def random_motion(simulator: Simulator, steps: int, rng: np.random.Generator) -> Iterator[SolverReport]:
     """Solver reports along a motion from just above the floor, controls drawn anew every 20 steps."""
-    state = start(simulator.scene)
+    out: State | Step = start(simulator.scene)
     for u in islice(random_controls(simulator.scene, rng, hold=20), steps):
-        out = simulator.step(state, u)
-        state = out.state
+        out = simulator.step(out, u)
         yield out.solver
