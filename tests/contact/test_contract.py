@@ -287,6 +287,12 @@ class TestJax:
         np.testing.assert_allclose(by_v, back.state.v, rtol=1e-8, atol=1e-8 * np.abs(back.state.v).max())
         np.testing.assert_allclose(by_u, back.controls, rtol=1e-8, atol=1e-8 * np.abs(back.controls).max())
 
+    def test_a_scene_without_controls_has_a_function_too(self) -> None:
+        sim = tg.Simulator(tg.scenes.ball(), contact="ncp")
+        state = sim.initial_state("dropped")
+        _, v = tg.interop.jax.step(sim)(None, state.q, state.v, None, None)
+        np.testing.assert_array_equal(v, sim.step(state).state.v)
+
     @exact_models
     def test_batches_are_the_single_steps(self, name: str) -> None:
         import jax

@@ -130,12 +130,12 @@ class _Lanes:
         axes, dtype = np.ndim(given["q"]) - 1, np.asarray(given["q"]).dtype
         # An input that is not batched has axes of length 1.
         shape = np.broadcast_shapes(*(np.shape(value)[:axes] for value in given.values()))
+        count = math.prod(shape)
         flat: Named = {}
         for name, value in given.items():
             own = np.shape(value)[axes:]
             lanes = np.broadcast_to(np.asarray(value, dtype=np.float64), (*shape, *own))
-            flat[name] = np.ascontiguousarray(lanes).reshape(-1, *own)
-        count = math.prod(shape)
+            flat[name] = np.ascontiguousarray(lanes).reshape(count, *own)  # there may be no controls at all
 
         def one(i: int) -> tuple[Array, ...]:
             engine = self._engine_for({name: value[i] for name, value in flat.items() if name not in Point._fields})
