@@ -11,10 +11,10 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
 # numba does not notice when a function that it inlined from another file changes: a cache for each state of the sources.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(shell cat $$(find src -name '*.py' | sort) | cksum | cut -d' ' -f1)
 
-.PHONY: help venv demo test check format bench lock clean
+.PHONY: help venv demo test test-all check format bench lock clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
 venv: $(READY)  ## make .venv with the pinned lock file and the package
 
@@ -27,8 +27,11 @@ $(READY): requirements.lock pyproject.toml
 demo: venv  ## simulate and differentiate a bundled scene, write out/demo/
 	$(BIN)/tangens demo --out out/demo
 
-test: check  ## lint, types and the whole test suite
+test: check  ## lint, types and all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-all: check  ## the same with the slow tests (marker slow)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m ""
 
 check: venv  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check src tests

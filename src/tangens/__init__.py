@@ -13,28 +13,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tangens import optimize, scenes
-from tangens.contact import CONTACT_MODELS, Bilevel, ContactModel, Lcp, Ncp, SingleLevel, Smoothed
-from tangens.contact.rules import (
+from tangens.contact import (
+    CONTACT_MODELS,
+    Bilevel,
     ComplementarityAware,
+    ContactModel,
     ContinuousBounce,
     Exact,
     FixedContacts,
+    GradientRule,
+    Lcp,
+    Ncp,
     Randomized,
     Relaxed,
+    SingleLevel,
+    Smoothed,
 )
-from tangens.errors import Error, NotDifferentiable, OptionError, SceneError, SolverError, StateError
+from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
 
 if TYPE_CHECKING:
-    from tangens import collision, geometry
+    from tangens import collision, geometry, interop, testing
 else:
 
     def __getattr__(name: str) -> Any:
-        """`tangens.collision` and `tangens.geometry`, on their first use: they import JAX."""
-        if name in ("collision", "geometry"):
+        """Rooms that are imported on their first use: JAX is slow to import, and few runs need `tangens.testing`."""
+        if name in ("collision", "geometry", "interop", "testing"):
             return import_module(f"tangens.{name}")
         raise AttributeError(f"module 'tangens' has no attribute {name!r}")
 
@@ -51,9 +58,11 @@ __all__ = [
     "Error",
     "Exact",
     "FixedContacts",
+    "GradientRule",
     "Gradients",
     "Jacobian",
     "Lcp",
+    "MissingExtra",
     "Ncp",
     "NotDifferentiable",
     "OptionError",
@@ -72,7 +81,9 @@ __all__ = [
     "Trajectory",
     "collision",
     "geometry",
+    "interop",
     "load",
     "optimize",
     "scenes",
+    "testing",
 ]

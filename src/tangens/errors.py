@@ -43,6 +43,13 @@ class OptionError(Error):
     """An argument outside what a function understands: an unknown name, a size or value out of range."""
 
 
+class MissingExtra(Error):  # noqa: N818  (it names what is missing)
+    """A package that only an extra of tangens brings: what needs it, and how to install it."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f'{what} needs {package}, which is not installed: pip install "tangens[{extra}]"')
+
+
 def diverged(timestep: float) -> str:
     """What to say of a step that ended in velocities that are not finite, or beyond reason."""
     return (

@@ -91,6 +91,8 @@ class SolverReport(NamedTuple):
 
 EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
 """The report of a step that needs no iterative solver."""
+DIVERGED = SolverReport(converged=False, iterations=0, residual=math.inf)
+"""The report of one that ended in numbers that are not finite."""
 
 
 class Step:

@@ -48,7 +48,7 @@ class Simulator:
             raise OptionError(f"a Simulator needs a Scene, as tangens.load returns it; got {type(scene).__name__}")
         self.scene = scene
         self.contact = contact_model(contact)
-        self.gradient = self._admit_rule(gradient)
+        self.gradient = self.admit_rule(gradient)
         self.engine = self.contact.bind(scene)
         """The contact model at work on the scene, for those who build on top of it."""
         self._sizes = scene.nq, scene.nv, scene.nu
@@ -80,7 +80,7 @@ class Simulator:
         The solver starts from scratch, or from what it found in another step, `guess`, which is quicker where little
         has changed. `sim.step(out, u)` goes on from a step's result and takes it as the guess.
         """
-        if state.__class__ is Step:
+        if isinstance(state, Step):
             guess = state if guess is None else guess
             state = state.state
         x = self._admit(state, u, tau)
@@ -114,7 +114,7 @@ class Simulator:
             wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
             self._known_wrt |= {wrt}
         with_force = outputs is not _OUTPUTS and self._admit_outputs(outputs)
-        rule = self.gradient if gradient is None else self._admit_rule(gradient)
+        rule = self.gradient if gradient is None else self.admit_rule(gradient)
         if rule.reverse_only:
             raise NotDifferentiable(
                 f"the gradient rule {rule.name!r} looks at a loss, so it has no Jacobian: use pullback, or "
@@ -200,7 +200,7 @@ class Simulator:
         """
         parameters = self.contact.parameters
         wrt = parameters if wrt is None else self._admit_wrt(wrt, parameters)
-        rule = self.gradient if gradient is None else self._admit_rule(gradient)
+        rule = self.gradient if gradient is None else self.admit_rule(gradient)
         T, (nq, nv, nu) = len(trajectory), self._sizes
         if trajectory.q.shape != (T + 1, nq) or trajectory.v.shape != (T + 1, nv):
             raise StateError(f"the trajectory is not of this scene: q {trajectory.q.shape}, v {trajectory.v.shape}")
@@ -254,13 +254,12 @@ class Simulator:
             )
         return step
 
-    def _admit_rule(self, gradient: str | GradientRule) -> GradientRule:
+    def admit_rule(self, gradient: str | GradientRule) -> GradientRule:
+        """The rule behind a name, if the contact model knows it."""
         rule = gradient_rule(gradient)
         if type(rule) not in self.contact.rules:
             known = ", ".join(repr(known.name) for known in self.contact.rules)
-            raise NotDifferentiable(
-                f"{_model_name(self.contact)} has no gradient rule {rule.name!r}; it has {known}"
-            )
+            raise NotDifferentiable(f"{_model_name(self.contact)} has no gradient rule {rule.name!r}; it has {known}")
         return rule
 
     def _admit_force_cotangents(

@@ -41,8 +41,9 @@ def test_gradient_judges_itself(tmp_path: Path) -> None:
     assert len(result["blocks"]["v/mass"]) == 18
 
 
-def test_check_compares_a_robot(tmp_path: Path) -> None:
+def test_check_compares_a_robot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, result = run("check", "half_cheetah", json_file=tmp_path / "c.json")
+    assert "load [s]" in capsys.readouterr().out  # brackets are units, not markup
     assert code == 0
     assert result["results"][0]["physics"] < 1e-9
 

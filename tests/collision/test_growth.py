@@ -7,7 +7,6 @@ larger than the true one. And a relaxed scale is never smaller.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -28,15 +27,22 @@ geo = tg.geometry
 
 STATES = 6
 PRIMITIVES = ("half-space", "polytope", "padded", "ellipsoid", "capsule", "cylinder", "cone")
-# Each primitive once. TANGENS_ALL_PAIRS=1 asks for all of them, which take minutes to compile.
-PAIRS: tuple[tuple[str, ...], ...] = (
+# Each primitive once; the other pairs take minutes to compile.
+QUICK = (
     ("half-space", "cone"),
     ("polytope", "capsule"),
     ("padded", "cylinder"),
     ("ellipsoid", "ellipsoid"),
 )
-if os.environ.get("TANGENS_ALL_PAIRS"):
-    PAIRS = tuple(itertools.combinations_with_replacement(PRIMITIVES, 2))[1:]
+SLOW = [pytest.mark.slow]
+UNSOLVED = pytest.mark.xfail(
+    reason="of six random pairs of cones, one is not solved within 100 iterations", strict=True
+)
+PAIRS = [
+    pytest.param(*pair, marks=[] if pair in QUICK else [*SLOW, UNSOLVED] if pair == ("cone", "cone") else SLOW)
+    for pair in itertools.combinations_with_replacement(PRIMITIVES, 2)
+    if pair != ("half-space", "half-space")
+]
 SPHERE, STILL = geo.sphere(0.1), np.array([1.0, 0.0, 0.0, 0.0])
 
 

@@ -20,7 +20,7 @@ from tangens.contact.structure import structure
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.tangent_jax import integrate
-from tangens.verify import Sample, central_differences, relative_error
+from tangens.testing import Sample, central_differences, relative_error
 
 BALL = """<mujoco><option timestep="0.01" integrator="Euler"/><worldbody><body><freejoint/>
 <inertial pos="0.01 0 0" mass="1" diaginertia="0.01 0.012 0.014"/><geom size="0.1"/></body></worldbody></mujoco>"""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tangens as tg
 from tangens import robots
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.verify import Sample, gradient_errors, parameter_errors, relative_error
+from tangens.testing import Sample, gradient_errors, parameter_errors, relative_error
 
 # Differences see the solver's own error divided by their step.
 TIGHT = tg.Lcp(tolerance=1e-13)
@@ -22,10 +22,10 @@ def at_rest(scene: tg.Scene, state: tg.State) -> Sample:
     return Sample(state, np.zeros(scene.nu), np.zeros(scene.nv))
 
 
-def falling_ball(contact: tg.Lcp) -> tuple[tg.Simulator, tg.State]:
+def falling_ball(contact: tg.Lcp, gradient: str = "exact") -> tuple[tg.Simulator, tg.State]:
     """A ball in the step in which it meets the floor, at a speed and with a spin."""
     scene = tg.scenes.ball()
-    simulator = tg.Simulator(scene, contact=contact)
+    simulator = tg.Simulator(scene, contact, gradient)
     lifted = scene.integrate(scene.initial_state("resting").q, [0, 0, 2e-3, 0.3, 0.2, 0.1])
     return simulator, tg.State(lifted, [1, 0.5, -2, 1, 2, 3])
 
@@ -136,7 +136,7 @@ class TestGradients:
 
     @pytest.mark.parametrize("name", ["half_cheetah", "ant", "humanoid", "dm_cheetah"])
     def test_robots_in_contact(self, name: str) -> None:
-        from tangens.papers.accuracy import TOLERANCE, judge
+        from tangens.lab.papers.accuracy import TOLERANCE, judge
 
         verdict = judge(robots.get(name), TIGHT, 12)
         misses = sum(error > TOLERANCE for error in verdict.errors)
@@ -210,7 +210,7 @@ class TestComplementarityAware:
         scene = tg.scenes.drone()
         gradients = []
         for choice in ("exact", "complementarity-aware"):
-            simulator = tg.Simulator(scene, contact=tg.Lcp(gradient=choice))
+            simulator = tg.Simulator(scene, contact="lcp", gradient=choice)
             trajectory = simulator.rollout(simulator.initial_state("resting"), 3)
             up = np.array([0, 0, -1.0, 0, 0, 0])  # the loss is −height
             gradients.append(simulator.pullback(trajectory, dq=up).controls[:, 0])
@@ -220,7 +220,7 @@ class TestComplementarityAware:
 
     def test_nothing_changes_where_the_exact_gradient_is_the_larger(self) -> None:
         sample, exact = _cheetah_in_contact()
-        aware = tg.Simulator(exact.scene, contact=tg.Lcp(tolerance=1e-13, gradient="complementarity-aware"))
+        aware = tg.Simulator(exact.scene, tg.Lcp(tolerance=1e-13), gradient="complementarity-aware")
         for simulator in (exact, aware):
             trajectory = simulator.rollout(sample.state, sample.u[None])
             back = simulator.pullback(trajectory, dv=np.eye(simulator.scene.nv)[0])
@@ -239,7 +239,7 @@ class TestBounces:
             assert simulator.step(state.replace(q=at)).state.v[2] == pytest.approx(0.8 * 2, rel=1e-9)
 
     def test_in_continuous_time_a_ball_that_starts_lower_ends_higher(self) -> None:
-        simulator, state = falling_ball(tg.Lcp(bounce="continuous"))
+        simulator, state = falling_ball(tg.Lcp(), gradient="continuous-bounce")
         at = simulator.scene.integrate(state.q, [0, 0, -3e-3, 0, 0, 0])
         state = tg.State(at, [0, 0, -2, 0, 0, 0])
         J = simulator.jacobian(state, wrt=("q", "v"))
@@ -259,9 +259,11 @@ class TestBounces:
         errors = gradient_errors(simulator, sample, ("q", "v", "tau"), step=1e-6)
         assert max(errors.values()) < 1e-6, errors
         names = ("restitution", "friction", "mass", "gravity", "size", "placement")
-        found = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-6)
+        # A step of 1e-4 leaves the impact well inside the time step. ∂q⁺/∂gravity is only 7e-6: next to it, q rounded
+        # to 1e-17 m over the step is an error of 1e-7 (and of 1e-5 for a step of 1e-6).
+        found = parameter_errors(simulator, sample, names, np.random.default_rng(0), step=1e-4)
         assert max(found[f"v/{name}"] for name in names) < 1e-6, found
-        assert max(found.values()) < 1e-5, found  # ∂q⁺ is small next to the rounding of q
+        assert max(found.values()) < 1e-5, found
 
     def test_the_height_after_a_resolved_bounce_is_smooth_in_the_start(self) -> None:
         scene = tg.scenes.ball()
@@ -310,7 +312,7 @@ class TestBounces:
 
 
 class TestOptions:
-    @pytest.mark.parametrize("option", [{"correction": 2.0}, {"gradient": "nice"}, {"bounce": "high"}, {"samples": 1}])
+    @pytest.mark.parametrize("option", [{"correction": 2.0}, {"bounce": "high"}])
     def test_options_are_checked(self, option: dict[str, Any]) -> None:
         with pytest.raises(tg.OptionError, match=rf"Lcp\({next(iter(option))}="):
             tg.Lcp(**option)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tangens as tg
-from tangens.verify import Sample, gradient_errors
+from tangens.testing import Sample, gradient_errors
 
 MODEL = tg.Smoothed(tg.Ncp(tolerance=1e-13), samples=8)
 

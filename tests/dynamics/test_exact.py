@@ -10,7 +10,7 @@ import pytest
 import tangens as tg
 from tangens.cli.check import check_scene
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.verify import Sample, agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
+from tangens.testing import Sample, agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
 
 EVERYTHING = """
 <mujoco>

@@ -221,7 +221,8 @@ def test_a_cone_in_the_plane_is_a_triangle_about_its_centroid() -> None:
     np.testing.assert_allclose(corners.mean(axis=0), 0, atol=1e-12)
     rng = np.random.default_rng(0)
     for weights in rng.dirichlet(np.ones(3), 10):
-        assert gauge(cone, weights @ corners) < 1
+        # seen from the centroid, the side opposite corner i is where the weight i has fallen from 1/3 to 0
+        assert gauge(cone, weights @ corners) == pytest.approx(1 - 3 * weights.min(), abs=1e-5)
     for share in rng.uniform(size=4):
         assert gauge(cone, share * corners[0] + (1 - share) * corners[1]) == pytest.approx(1, abs=1e-5)
 

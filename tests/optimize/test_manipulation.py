@@ -186,6 +186,7 @@ class TestTransfer:
             grasp = FingertipGrasps(SCENE, "box", ["left", "right"], gap=1e-3)(rng, q)
             assert grasp is not None
             alone = [np.r_[grasp[:2], 0.9, 0.9], np.r_[0.9, 0.9, grasp[2:]]]
+            # fingers approach until they are within 1e-5 m of their gap
             np.testing.assert_allclose([transfer.distance(q, fingers) for fingers in alone], 1e-3, atol=2e-5)
 
 

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from tangens.cli import bench, check, demo, gradient, reproduce, simulate
-from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED, console, errors
+from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED
+from tangens.cli.terminal import coloured, complain, say
 from tangens.errors import Error
-from tangens.report import write_json
+from tangens.lab.report import write_json
 
 _COMMANDS = {
     "demo": demo,
@@ -64,27 +65,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code, payload = _COMMANDS[args.command].run(args)
         if args.json:
-            console.print(f"wrote {write_json(payload, args.json)}", soft_wrap=True)
+            say(f"wrote {write_json(payload, args.json)}")
         return code
     except Error as error:
         if args.debug:
             raise
-        errors.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
+        complain(coloured("error:", "bold red"), error)
         return EXIT_ERROR
     except KeyboardInterrupt:
         if args.debug:
             raise
-        errors.print("interrupted")
+        complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader, head say, has seen enough
         sys.stderr.close()
         return 0
-
-
-def _escaped(error: Error) -> str:
-    from rich.markup import escape
-
-    return escape(str(error))
 
 
 def _tangens_version() -> str:

@@ -6,25 +6,33 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tangens.bench import BENCHES, BenchRequest
-from tangens.bench.timing import one_core
-from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
+from tangens.cli.common import EXIT_MISSED, EXIT_OK
+from tangens.cli.terminal import coloured, progress, say, table
 from tangens.errors import OptionError
+from tangens.lab.report import require_figures
+
+# Known without importing the benches, which would make every command wait for JAX.
+NAMES = ("dynamics", "gradients", "jacobians", "single-level")
+PEERS = {"gradients": ("mujoco", "mjx", "nimble"), "jacobians": ("nimble",)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `tangens bench`."""
-    parser.add_argument("name", choices=sorted(BENCHES), metavar="NAME", help=f"one of: {', '.join(sorted(BENCHES))}")
+    parser.add_argument("name", choices=NAMES, metavar="NAME", help=f"one of: {', '.join(NAMES)}")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer trials (seconds)")
     size.add_argument("--full", action="store_true", help="more trials (minutes)")
-    choices = "; ".join(f"{name}: {', '.join(bench.peers)}" for name, bench in BENCHES.items() if bench.peers)
+    choices = "; ".join(f"{name}: {', '.join(peers)}" for name, peers in PEERS.items())
     parser.add_argument("--peers", metavar="A,B", help=f"tools to measure against, where one can choose ({choices})")
     parser.add_argument("--out", default="out/bench", metavar="DIR", help="where the figures go")
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run a bench and print its rows and ratios."""
+    require_figures("tangens bench")
+    from tangens.lab.bench import BENCHES, BenchRequest
+    from tangens.lab.bench.timing import one_core
+
     effort = "quick" if args.quick else "full" if args.full else "normal"
     peers = chosen_peers(args.name, args.peers)
     with progress() as bar:
@@ -39,17 +47,19 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     table("Ratios", ("ratio", "value", "target", ""), [_cells(r) for r in result["ratios"]])
     for ratio in result["ratios"]:
         if ratio["value"] is None:
-            console.print(f"not measured: {ratio['name']}: {ratio['reason']}", soft_wrap=True, markup=False)
+            say(f"not measured: {ratio['name']}: {ratio['reason']}")
     for peer, settings in result["environment"]["peers"].items():
-        console.print(f"{peer}: {settings}", markup=False)
+        say(f"{peer}: {settings}")
     for figure in result["figures"]:
-        console.print(f"wrote {figure}")
+        say(f"wrote {figure}")
     missed = [r for r in result["ratios"] if not r["ok"]]
     return EXIT_MISSED if missed else EXIT_OK, result
 
 
 def chosen_peers(name: str, given: str | None) -> tuple[str, ...]:
     """The peers that `--peers` names, or the bench's own choice."""
+    from tangens.lab.bench import BENCHES
+
     bench = BENCHES[name]
     if given is None:
         return bench.default_peers
@@ -63,8 +73,8 @@ def chosen_peers(name: str, given: str | None) -> tuple[str, ...]:
     return peers
 
 
-def _cells(ratio: dict[str, Any]) -> list[str]:
+def _cells(ratio: dict[str, Any]) -> list[object]:
     if ratio["value"] is None:
-        return [ratio["name"], "-", ratio["target"], "[yellow]not measured[/]"]
-    verdict = "[green]ok[/]" if ratio["ok"] else "[red]missed[/]"
+        return [ratio["name"], "-", ratio["target"], coloured("not measured", "yellow")]
+    verdict = coloured("ok", "green") if ratio["ok"] else coloured("missed", "red")
     return [ratio["name"], f"{ratio['value']:.2f}", ratio["target"], verdict]

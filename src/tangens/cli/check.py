@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from tangens import robots
-from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene, console, progress, table
+from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene
+from tangens.cli.terminal import coloured, progress, say, table
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.report import environment
+from tangens.lab.report import environment
 from tangens.scene import Scene
 from tangens.simulate import Simulator
-from tangens.verify import agreement_with_mujoco, gradient_errors, parameter_errors, random_sample
+from tangens.testing import check_gradients, check_physics, random_sample
 
 PHYSICS, DERIVATIVES = 1e-9, 1e-6
+_INPUTS = ("q", "v", "u", "tau")
 
 EPILOG = "SCENE may also be 'robots': all that tangens knows by name."
 
@@ -43,13 +45,13 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             bar.update(task, advance=1, refresh=True)
     rows = [
         [r["name"], r["nv"], f"{r['load_s']:.2f}", f"{r['physics']:.1e}", f"{r['state']:.1e}",
-         f"{r['parameters']:.1e}", "[green]ok[/]" if r["ok"] else "[red]no[/]"]
+         f"{r['parameters']:.1e}", coloured("ok", "green") if r["ok"] else coloured("no", "red")]
         for r in results
     ]  # fmt: skip
     columns = ("robot", "nv", "load [s]", "MuJoCo", "∂/∂(q, v, u, τ)", "∂/∂parameters", "")
     table("Largest relative error", columns, rows)
     failed = [r["name"] for r in results if not r["ok"]]
-    console.print(
+    say(
         f"{len(results) - len(failed)} of {len(results)} agree: mass matrix, bias force, body poses and step with "
         f"MuJoCo to {PHYSICS:g}, derivatives with central differences to {DERIVATIVES:g}"
     )
@@ -60,23 +62,17 @@ def check_scene(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
     """Largest relative errors over random states: of the physics, and of the derivatives by state and parameters."""
     rng = np.random.default_rng(seed)
     simulator = Simulator(scene)
-    physics: dict[str, float] = {}
-    state: dict[str, float] = {}
-    parameters: dict[str, float] = {}
+    physics = check_physics(scene, samples, seed, PHYSICS)
+    wrt, derivatives = (*_INPUTS, *PARAMETERS), dict[str, float]()
     for _ in range(samples):
-        sample = random_sample(scene, rng)
-        for total, found in (
-            (physics, agreement_with_mujoco(scene, sample)),
-            (state, gradient_errors(simulator, sample)),
-            (parameters, parameter_errors(simulator, sample, PARAMETERS, rng, directions=1)),
-        ):
-            for key, value in found.items():
-                total[key] = max(total.get(key, 0.0), value)
-    worst = [max(errors.values(), default=0.0) for errors in (physics, state, parameters)]
+        found = check_gradients(simulator, *random_sample(scene, rng), wrt=wrt, tolerance=DERIVATIVES)
+        for key, value in found.errors.items():
+            derivatives[key] = max(derivatives.get(key, 0.0), value)
+    by_state = {key: value for key, value in derivatives.items() if key.partition("/")[2] in _INPUTS}
     return {
-        "physics": worst[0],
-        "state": worst[1],
-        "parameters": worst[2],
-        "ok": worst[0] <= PHYSICS and max(worst[1:]) <= DERIVATIVES,
-        "errors": physics | state | parameters,
+        "physics": physics.worst,
+        "state": max(by_state.values()),
+        "parameters": max(value for key, value in derivatives.items() if key not in by_state),
+        "ok": physics.ok and max(derivatives.values()) <= DERIVATIVES,
+        "errors": physics.errors | derivatives,
     }

@@ -1,14 +1,9 @@
-"""What the commands share: naming a scene, tables, progress, exit codes."""
+"""What the commands share: naming a scene, exit codes."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from tangens import robots, scenes
 from tangens.contact import CONTACT_MODELS
@@ -16,9 +11,6 @@ from tangens.errors import OptionError
 from tangens.scene import Scene, load
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_MISSED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
-
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
 
 
 def add_scene_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,21 +61,3 @@ def chosen_scene(args: argparse.Namespace) -> Scene:
             f"({', '.join(robots.names())}) and no path to a file"
         )
     return scene if args.timestep is None else scene.replace(timestep=args.timestep)
-
-
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table; the first column reads left, numbers right."""
-    out = Table(title=title, title_justify="left", title_style="bold", header_style="")
-    for index, column in enumerate(columns):
-        out.add_column(column, justify="left" if index == 0 else "right")
-    for row in rows:
-        out.add_row(*(str(cell) for cell in row))
-    console.print(out)
-
-
-def progress() -> Progress:
-    """A progress bar for long work, on stderr, gone when done."""
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=errors, transient=True, auto_refresh=False,
-    )  # fmt: skip

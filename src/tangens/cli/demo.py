@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tangens.cli.common import EXIT_OK, console, progress, table
+from tangens.cli.common import EXIT_OK
+from tangens.cli.terminal import progress, say, table
 from tangens.errors import OptionError
+from tangens.lab.report import require_figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run the demonstration."""
-    from tangens import demo
+    require_figures("tangens demo")
+    from tangens.lab import demo
 
     out = Path(args.out)
     try:
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     columns = ("scene", "nv", "vs MuJoCo", "vs differences", "step [µs]", "Jacobian [µs]", "speed-up")
     table("Relative errors and speed, without contact", columns, rows)
     swing, weights, contact = result["swing_up"], result["weighing"], result["contact"]
-    console.print(
+    say(
         f"swing-up: loss {swing['losses'][0]:.3g} -> {swing['losses'][-1]:.3g} in {swing['iterations']} iterations\n"
         f"weighing: {weights['history'][0]['mass']:g} kg assumed, {weights['true']:g} kg true, "
         f"{weights['found']:.6f} kg found\n"

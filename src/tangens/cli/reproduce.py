@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tangens.cli.common import EXIT_MISSED, EXIT_OK, console, progress, table
+from tangens.cli.common import EXIT_MISSED, EXIT_OK
+from tangens.cli.terminal import coloured, progress, say, table
 from tangens.errors import OptionError
+from tangens.lab.report import require_figures
 
 NAMES = ("ncp", "lcp", "single-level")
 
@@ -23,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run the experiments and print their rows."""
-    from tangens.papers import PAPERS
+    require_figures("tangens reproduce")
+    from tangens.lab.papers import PAPERS
 
     effort = "quick" if args.quick else "full" if args.full else "normal"
     out = Path(args.out) / args.name
@@ -42,10 +45,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             for r in result["results"]]  # fmt: skip
     table(f"Reproduction of the paper behind {args.name} ({effort})", ("", "paper", "ours", "", "target", ""), rows)
     for figure in result["figures"]:
-        console.print(f"wrote {figure}", soft_wrap=True)
+        say(f"wrote {figure}")
     judged = [r for r in result["results"] if r["ok"] is not None]
     missed = [r for r in judged if not r["ok"]]
-    console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met")
+    say(f"{len(judged) - len(missed)} of {len(judged)} targets met")
     return EXIT_MISSED if missed else EXIT_OK, result
 
 
@@ -53,5 +56,5 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.4g}"
 
 
-def _verdict(ok: bool | None) -> str:
-    return "" if ok is None else "[green]ok[/]" if ok else "[red]missed[/]"
+def _verdict(ok: bool | None) -> object:
+    return "" if ok is None else coloured("ok", "green") if ok else coloured("missed", "red")

@@ -13,13 +13,11 @@ from tangens.cli.common import (
     add_contact_argument,
     add_scene_arguments,
     chosen_scene,
-    console,
     contact_choice,
-    progress,
-    table,
 )
+from tangens.cli.terminal import progress, say, table
 from tangens.errors import OptionError
-from tangens.report import environment, new_figure, save_figure
+from tangens.lab.report import environment, new_figure, require_figures, save_figure
 from tangens.results import Trajectory
 from tangens.scene import Scene
 from tangens.simulate import Simulator
@@ -39,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Roll the scene out."""
+    if args.plot:
+        require_figures("tangens simulate --plot")
     scene = chosen_scene(args)
     simulator = Simulator(scene, contact=contact_choice(args))
     if not np.isfinite(args.duration) or args.duration < 0:
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         seconds = time.perf_counter() - start
     _print_summary(scene, trajectory)
     rate = f", {steps / seconds:,.0f} steps/s" if steps else ""
-    console.print(f"{steps} steps of {scene.timestep:g} s, contact: {args.contact}{rate}")
+    say(f"{steps} steps of {scene.timestep:g} s, contact: {args.contact}{rate}")
     payload = {
         "scene": scene.source,
         "contact": args.contact,
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     }
     if args.plot:
         payload["figures"] = [str(_plot(scene, trajectory, args.plot))]
-        console.print(f"wrote {args.plot}")
+        say(f"wrote {args.plot}")
     return EXIT_OK, payload
 
 

@@ -35,6 +35,7 @@ Records = NDArray[np.void]
 
 _STEPS = 4  # from 1e-5, the second is exact
 _FAR = 1e-3  # relative to the size of the contact's shapes: a correction this large is no correction
+_BLUR = 1e-4  # error of a normal, and of a point relative to the size of its shape, before the last step
 
 
 def sharpen(m: mujoco.MjModel) -> None:
@@ -123,7 +124,7 @@ def _over_edge(
     g = geom[1 - face]
     size, R, y = geoms[g].size, xmat[g], x[1 - face]
     along = (y[0] - xpos[g, 0]) * R[2] + (y[1] - xpos[g, 1]) * R[5] + (y[2] - xpos[g, 2]) * R[8]
-    if geoms[g].kind != CYLINDER or abs(along) > size[1] - 1e-4 * (size[0] + size[1]):
+    if geoms[g].kind != CYLINDER or abs(along) > size[1] - _BLUR * (size[0] + size[1]):
         return gap
     sign = 2.0 * face - 1.0
     onto_surface(geoms, g, xpos, xmat, frame, sign, y)
@@ -225,7 +226,7 @@ def onto_surface(geoms: Records, g: int, xpos: Array, xmat: Array, frame: Array,
             if abs(abs(x[i]) - size[i]) < ON_SURFACE * (size[0] + size[1] + size[2]):
                 x[i] = math.copysign(size[i], x[i])
     elif kind == CYLINDER:
-        slope, near = math.sqrt(m[0] ** 2 + m[1] ** 2), 1e-4 * (size[0] + size[1])
+        slope, near = math.sqrt(m[0] ** 2 + m[1] ** 2), _BLUR * (size[0] + size[1])
         if abs(abs(x[2]) - size[1]) < ON_SURFACE * (size[0] + size[1]):
             x[2] = math.copysign(size[1], x[2])
         if slope > near and abs(math.sqrt(x[0] ** 2 + x[1] ** 2) - size[0]) < near:
@@ -233,7 +234,9 @@ def onto_surface(geoms: Records, g: int, xpos: Array, xmat: Array, frame: Array,
     else:
         half = size[1] if kind == CAPSULE else 0.0
         z = x[2] - size[0] * m[2]
-        if abs(z) > half - ON_SURFACE * (size[0] + half):
+        # A normal that leans towards an end belongs to its sphere, though z is off by as much as the normal is.
+        near = _BLUR if z * m[2] > 0.0 and abs(m[2]) > _BLUR else ON_SURFACE
+        if abs(z) > half - near * (size[0] + half):
             z = math.copysign(half, z)
         for i in range(3):
             x[i] = size[0] * m[i]

@@ -30,7 +30,7 @@ from tangens.collision.central_path import (
     second_order_term,
     step_in_neighbourhood,
 )
-from tangens.dynamics.screws import vector_product
+from tangens.dynamics.spatial import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array

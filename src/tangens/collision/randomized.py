@@ -3,27 +3,35 @@
 At a vertex, on an edge or a face the derivative is blind to what happens once another feature touches: a box that
 rolls over its edge. The mean contact under Gaussian changes ξ of the relative pose is smooth, and its derivative is
 E[c(x + σξ)·ξᵀ]/σ. Differences of opposite samples remove the even part of its variance, and fitting them by least
-squares removes what is left where the contact moves linearly: then 6 samples give the exact derivative.
+squares removes what is left where the contact moves linearly: then 6 samples give the exact derivative. Where it moves
+smoothly, the third order is left: an error of O(σ²).
+
+A sample divides the error of its contact by σ, so all are refined (`accuracy.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import math
 
-import coal  # type: ignore[import-untyped]
 import mujoco
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import rotation_of
+from tangens.collision.accuracy import polish, sharpen
+from tangens.collision.rows import GEOM, geom_records, rotation_of
+from tangens.collision.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Hulls, hull_tables
 
 Array = NDArray[np.float64]
+Records = NDArray[np.void]
 
 _LEAST = 6
+_KNOWN = (PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH)
 
 
 class RandomizedContacts:
-    """Smoothed derivatives of contacts, with Coal's distances and the convex shapes of a model.
+    """Smoothed derivatives of the contacts between convex geoms of a model, at the sizes they now have.
 
     `scale` σ is the deviation of the relative pose, in m and in rad; `samples` come in opposite pairs.
     """
@@ -35,82 +43,62 @@ class RandomizedContacts:
             raise ValueError(f"scale must be positive, got {scale}")
         self.scale = scale
         self._draws = np.random.default_rng(seed).normal(size=(samples, 6))
-        self._samples = samples
-        self._shapes = [_shape(model, geom) for geom in range(model.ngeom)]
-        self._request = coal.DistanceRequest()
-        self._request.enable_signed_distance = True
-        self._request.gjk_tolerance = self._request.epa_tolerance = 1e-10
-        self._request.gjk_max_iterations = self._request.epa_max_iterations = 512
-        self._result = coal.DistanceResult()
+        self._m = copy.copy(model)
+        sharpen(self._m)
+        self._d = mujoco.MjData(self._m)
+        self._geoms = geom_records(self._m, np.zeros(self._m.ngeom)).view(GEOM)
+        self._hulls = hull_tables(self._m)
 
     def response(
         self, geom: tuple[int, int], xpos: Array, xmat: Array, p: Array, frame: Array
     ) -> Array | None:  # fmt: skip
-        """D (6, 6) as `contact_response` gives it, smoothed; None if Coal does not know one of the shapes.
+        """D (6, 6) as `contact_response` gives it, smoothed; None if one of the shapes is not convex.
 
-        xpos (2, 3) and xmat (2, 9) are the poses of the two geoms. The gap is Coal's own.
+        xpos (2, 3) and xmat (2, 9) are the poses of the two geoms. Of a patch, the deepest point counts.
         """
-        zero, one = (self._shapes[g] for g in geom)
-        if zero is None or one is None:
+        if any(self._m.geom_type[g] not in _KNOWN for g in geom):
             return None
-        xi = self._draws
-        n = np.asarray(frame)[:3]
-        still = coal.Transform3s(np.asarray(xmat[0]).reshape(3, 3), np.asarray(xpos[0]))
-        change = np.empty((self._samples, 6))
-        for k, twist in enumerate(xi):
-            ahead, behind = (
-                self._contact(zero, one, still, xpos[1], xmat[1], p, s * self.scale * twist) for s in (1.0, -1.0)
-            )
-            change[k, :3] = (ahead[0] - behind[0]) / (2.0 * self.scale)
-            change[k, 3:] = np.cross(n, ahead[1] - behind[1]) / (2.0 * self.scale)
-        return np.asarray(np.linalg.lstsq(xi, change, rcond=None)[0].T, dtype=np.float64)
+        pair, n = np.array(geom, dtype=np.int32), np.array(frame[:3])
+        # Seen from p: the normal is a difference of points over their gap, so they had better be small numbers.
+        self._d.geom_xpos[geom[0]], self._d.geom_xmat[geom[0]] = xpos[0] - p, xmat[0]
+        arm, R = xpos[1] - p, np.reshape(xmat[1], (3, 3))
+        change = np.empty((len(self._draws), 6))
+        for k, twist in enumerate(self.scale * self._draws):
+            change[k] = self._contact(pair, arm, R, n, twist) - self._contact(pair, arm, R, n, -twist)
+        change /= 2.0 * self.scale
+        change[:, 3:] = np.cross(n, change[:, 3:])
+        return np.asarray(np.linalg.lstsq(self._draws, change, rcond=None)[0].T, dtype=np.float64)
 
-    def _contact(
-        self, zero: Any, one: Any, still: Any, xpos: Array, xmat: Array, p: Array, twist: Array
-    ) -> tuple[Array, Array]:  # fmt: skip
+    def _contact(self, geom: NDArray[np.int32], arm: Array, R: Array, n: Array, twist: Array) -> Array:
         """Point half way between the surfaces and normal, after geom 1 moved by the twist about p."""
-        R = rotation_of(twist[3:])
-        moved = coal.Transform3s(R @ np.asarray(xmat).reshape(3, 3), p + R @ (xpos - p) + twist[:3])
-        self._result.clear()
-        coal.distance(zero, still, one, moved, self._request, self._result)
-        return 0.5 * (self._result.getNearestPoint1() + self._result.getNearestPoint2()), self._result.normal.copy()
+        d, ends, out = self._d, np.zeros(6), np.empty(6)
+        turn = rotation_of(twist[3:])
+        d.geom_xpos[geom[1]], d.geom_xmat[geom[1]] = turn @ arm + twist[:3], (turn @ R).ravel()
+        gap = mujoco.mj_geomDistance(self._m, d, geom[0], geom[1], mujoco.mjMAXVAL, ends)
+        _refine(self._geoms, self._hulls, geom, d.geom_xpos, d.geom_xmat, ends, gap, n, out)
+        return out
 
 
-def _shape(m: mujoco.MjModel, geom: int) -> Any:
-    """Coal's shape for a geom, or None."""
-    kind, size = mujoco.mjtGeom(int(m.geom_type[geom])), m.geom_size[geom]
-    match kind:
-        case mujoco.mjtGeom.mjGEOM_PLANE:
-            return coal.Halfspace(np.array([0.0, 0.0, 1.0]), 0.0)
-        case mujoco.mjtGeom.mjGEOM_SPHERE:
-            return coal.Sphere(size[0])
-        case mujoco.mjtGeom.mjGEOM_CAPSULE:
-            return coal.Capsule(size[0], 2.0 * size[1])
-        case mujoco.mjtGeom.mjGEOM_ELLIPSOID:
-            return coal.Ellipsoid(*size)
-        case mujoco.mjtGeom.mjGEOM_CYLINDER:
-            return coal.Cylinder(size[0], 2.0 * size[1])
-        case mujoco.mjtGeom.mjGEOM_BOX:
-            return coal.Box(*(2.0 * size))
-        case mujoco.mjtGeom.mjGEOM_MESH:
-            return _hull(m, int(m.geom_dataid[geom]))
-        case _:
-            return None
-
-
-def _hull(m: mujoco.MjModel, mesh: int) -> Any:
-    from scipy.spatial import ConvexHull
-
-    start = m.mesh_vertadr[mesh]
-    points = np.array(m.mesh_vert[start : start + m.mesh_vertnum[mesh]], dtype=np.float64)
-    hull = ConvexHull(points)
-    number = np.full(len(points), -1)
-    number[hull.vertices] = np.arange(len(hull.vertices))
-    corners, triangles = coal.StdVec_Vec3s(), coal.StdVec_Triangle()
-    for vertex in hull.vertices:
-        corners.append(points[vertex])
-    for (a, b, c), plane in zip(hull.simplices, hull.equations, strict=True):
-        outward = np.dot(np.cross(points[b] - points[a], points[c] - points[a]), plane[:3]) > 0.0
-        b, c = (b, c) if outward else (c, b)  # noqa: PLW2901
-        triangles.append(coal.Triangle(int(number[a]), int(number[b]), int(number[c])))
-    return coal.Convex(corners, triangles)
+@numba.njit(cache=True)
+def _refine(
+    geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, ends: Array, gap: float, n: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Fill `out` with the point and the normal of the contact between two `ends`; n if they coincide."""
+    frame = np.empty(9)
+    length = 0.0
+    for i in range(3):
+        out[i] = 0.5 * (ends[i] + ends[3 + i])
+        frame[i] = math.copysign(1.0, gap) * (ends[3 + i] - ends[i])
+        length += frame[i] ** 2
+    length = math.sqrt(length)
+    for i in range(3):
+        frame[i] = frame[i] / length if length > 0.0 else n[i]
+    # tangents: across the least entry of the normal, and across both
+    k = int(np.argmin(np.abs(frame[:3])))
+    i, j = (k + 1) % 3, (k + 2) % 3
+    slope = math.sqrt(frame[i] ** 2 + frame[j] ** 2)
+    frame[3 + k], frame[3 + i], frame[3 + j] = 0.0, frame[j] / slope, -frame[i] / slope
+    frame[6:] = np.cross(frame[:3], frame[3:6])
+    polish(geoms, hulls, geom, xpos, xmat, out[:3], frame, gap)
+    out[3:] = frame[:3]

@@ -9,17 +9,35 @@ from tangens.contact.bilevel import Bilevel
 from tangens.contact.free import ContactFree
 from tangens.contact.lcp import Lcp
 from tangens.contact.ncp import Ncp
+from tangens.contact.rules import (
+    RULES,
+    ComplementarityAware,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    GradientRule,
+    Randomized,
+    Relaxed,
+)
 from tangens.contact.single_level import SingleLevel
 from tangens.contact.smoothed import Smoothed
 from tangens.errors import OptionError
 
 __all__ = [
     "CONTACT_MODELS",
+    "RULES",
     "Bilevel",
+    "ComplementarityAware",
     "ContactModel",
+    "ContinuousBounce",
     "Engine",
+    "Exact",
+    "FixedContacts",
+    "GradientRule",
     "Lcp",
     "Ncp",
+    "Randomized",
+    "Relaxed",
     "SingleLevel",
     "Smoothed",
     "contact_model",

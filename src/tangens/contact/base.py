@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.capabilities import EVERYTHING, refuse_unsupported
 from tangens.contact.rules import Exact, GradientRule
 from tangens.results import Jacobian, Owner, Step
 
@@ -48,6 +49,7 @@ class Engine(ABC):
     """One contact model at work on one scene; immutable, and shared between threads."""
 
     def __init__(self, scene: Scene, contact: ContactModel) -> None:
+        refuse_unsupported(scene, contact)
         self.scene = scene
         self.contact = contact
         self.owner = Owner(contact, lambda: scene.fingerprint)
@@ -85,6 +87,9 @@ class ContactModel(ABC):
     name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
     """Scene parameters that a derivative can be taken by, besides q, v, u and tau."""
+
+    takes: ClassVar[frozenset[str]] = EVERYTHING
+    """Features of scenes that it can take, see `capabilities`."""
 
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact,)
     """Gradient rules that it knows."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.base import ContactModel, Engine
+from tangens.contact.base import ContactModel, Cotangent, Engine, Point
+from tangens.contact.host_engine import HostEngine
+from tangens.contact.rules import GradientRule
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.parameter_forces import PARAMETERS
-from tangens.errors import SolverError, diverged
-from tangens.results import EXPLICIT, NO_CONTACTS, Jacobian, Step
+from tangens.results import DIVERGED, EXPLICIT, NO_CONTACTS, Jacobian, Step
 from tangens.state import State, all_finite
 
 if TYPE_CHECKING:
@@ -35,27 +36,38 @@ class ContactFree(ContactModel):
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo and Pinocchio for the scene."""
-        return _FreeEngine(ExactDynamics(scene.shared_model))
+        return FreeEngine(scene, self)
 
 
-class _FreeEngine:
-    def __init__(self, dynamics: ExactDynamics) -> None:
-        self._dynamics = dynamics
+class FreeEngine(HostEngine):
+    """Smooth motion. Its tape is where the step started."""
 
-    def step(self, q: Array, v: Array, u: Array, tau: Array) -> Step:
-        q_next, v_next = self._dynamics.step(q, v, u, tau)
-        if not all_finite(v_next):  # q⁺ = q ⊕ h·v⁺ is finite with it
-            raise SolverError(diverged(self._dynamics.timestep))
+    def new_scratch(self) -> ExactDynamics:
+        """MuJoCo's and Pinocchio's data."""
+        return ExactDynamics(self.scene.shared_model)
+
+    def solve(self, scratch: ExactDynamics, x: Point, guess: None) -> Step:
+        """Advance by one time step."""
+        del guess
+        q_next, v_next = scratch.step(*x)
         q_next.setflags(write=False)  # quicker than the attribute
         v_next.setflags(write=False)
-        return Step(State.trusted(q_next, v_next), NO_CONTACTS, EXPLICIT)
+        # Inputs may be rows of an array that somebody fills later; q⁺ = q ⊕ h·v⁺ is finite with v⁺.
+        tape = Point(x.q.copy(), x.v.copy(), x.u.copy(), x.tau.copy())
+        failed = not all_finite(v_next)
+        report = DIVERGED if failed else EXPLICIT
+        return Step(State.trusted(q_next, v_next), NO_CONTACTS, report, tape, None, self.owner, failed)
 
-    def jacobian(self, q: Array, v: Array, u: Array, tau: Array, wrt: Sequence[str], with_force: bool) -> Jacobian:
-        del with_force
-        return Jacobian(self._dynamics.jacobian(q, v, u, tau, wrt))
+    def differentiate(
+        self, scratch: ExactDynamics, tape: Point, wrt: Sequence[str], with_force: bool, rule: GradientRule
+    ) -> Jacobian:
+        """Derivative of a step."""
+        del with_force, rule
+        return Jacobian(scratch.jacobian(*tape, wrt))
 
-    def pullback(
-        self, q: Array, v: Array, u: Array, tau: Array, dq: Array, dv: Array, dforce: Array | None, wrt: Sequence[str]
-    ) -> dict[str, Array]:
-        del dforce
-        return self._dynamics.pullback(q, v, u, tau, dq, dv, wrt)
+    def carry_back(
+        self, scratch: ExactDynamics, tape: Point, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """Carry a cotangent back through a step."""
+        del rule
+        return scratch.pullback(*tape, cotangent.q, cotangent.v, wrt), True

@@ -86,7 +86,7 @@ def _implicit(model: PureModel, own: Named, settings: Named, smooth: Named | Non
     def rule(primals: tuple[Named], tangents: tuple[Named]) -> Any:
         (given,), (change,) = primals, tangents
         with jax.enable_x64(True):
-            raw, inputs, solution = solve(_first_order_only(given))
+            raw, inputs, solution = solve(first_order_only(given))
             equations, memory = inputs, solution.memory
             if smooth is not None:
                 equations = inputs._replace(settings=smooth)
@@ -102,11 +102,12 @@ def _implicit(model: PureModel, own: Named, settings: Named, smooth: Named | Non
 
 
 @jax.custom_jvp
-def _first_order_only(x: Any) -> Any:
+def first_order_only(x: Any) -> Any:
+    """The same, but a second derivative is refused."""
     return x
 
 
-@_first_order_only.defjvp
+@first_order_only.defjvp
 def _refuse(primals: Any, tangents: Any) -> Any:
     raise NotDifferentiable(
         "this contact model has first derivatives only: its step cannot be differentiated twice (take differences of "

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import Engine
-from tangens.contact.rigid.bounces import ContinuousBounces
-from tangens.contact.rigid.impacts import ARRIVED, ResolvedImpacts
-from tangens.contact.rigid.laws import BOX
-from tangens.contact.rigid.model import RigidContact
+from tangens.contact.rigid.impacts.resolved_impacts import ARRIVED, ResolvedImpacts
+from tangens.contact.rigid.options import RigidContact
+from tangens.contact.rigid.problem.contact_problem import BOX
+from tangens.contact.rules import (
+    ComplementarityAware,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    GradientRule,
+    Randomized,
+)
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -27,13 +34,8 @@ class Lcp(RigidContact):
     """Contact as a boxed linear complementarity problem.
 
     Args:
-        gradient: of `Simulator.pullback`: "exact", or "complementarity-aware" (paper 5, Sec. IV-D), which lets contacts
-            part where the loss asks for it and so leads out of saddle points; `jacobian` is always exact.
-
         bounce: what happens to bodies with restitution inside a time step. "discrete": they bounce at the first step
-            that finds them in contact. "continuous": so they do, but the derivative of q⁺ is that of a bounce in
-            continuous time, exact for a single one (Sec. VI). "resolved": steps are cut at the time of impact, and the
-            derivative is exact.
+            that finds them in contact. "resolved": steps are cut at the time of impact, and the derivative is exact.
 
     All other options are those of `RigidContact`.
 
@@ -42,23 +44,24 @@ class Lcp(RigidContact):
     name: ClassVar[str] = "lcp"
     law: ClassVar[int] = BOX
 
+    rules: ClassVar[tuple[type[GradientRule], ...]] = (
+        Exact,
+        ComplementarityAware,
+        ContinuousBounce,
+        Randomized,
+        FixedContacts,
+    )
+
     max_iterations: int = 2000
-    gradient: str = "exact"
     bounce: str = "discrete"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_one_of("gradient", ("exact", "complementarity-aware"))
-        self._require_one_of("bounce", ("discrete", "continuous", "resolved"))
+        self._require_one_of("bounce", ("discrete", "resolved"))
 
     def solver_name(self) -> str:
         """Who solves the contact problem."""
         return "pivoting"
-
-    @property
-    def explores(self) -> bool:
-        """Whether reverse mode may let contacts part or hold that do not."""
-        return self.gradient == "complementarity-aware"
 
     @property
     def arrival(self) -> float:
@@ -69,4 +72,4 @@ class Lcp(RigidContact):
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""
         if self.bounce == "discrete" or not scene.parameters["restitution"].any():
             return super().bind(scene)
-        return ResolvedImpacts(scene, self) if self.bounce == "resolved" else ContinuousBounces(scene, self)
+        return ResolvedImpacts(scene, self)

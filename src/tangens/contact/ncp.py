@@ -4,7 +4,7 @@ Signorini's law, Coulomb's cone and maximum dissipation hold at the level of imp
 dry friction and equalities are constraints of the same problem.
 
 Derivatives flow to q, v, u, tau, friction, restitution, frictionloss, size, mass, com, inertia, damping, armature and
-gravity, at the modes of the step: nothing is smoothed unless `collision_gradient="randomized"` asks for it.
+gravity, at the modes of the step: nothing is smoothed unless the gradient rule `Randomized` asks for it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tangens.contact.rigid.laws import CONTACT
-from tangens.contact.rigid.model import RigidContact
+from tangens.contact.rigid.options import RigidContact
+from tangens.contact.rigid.problem.contact_problem import CONTACT
 
 
 @dataclass(frozen=True)

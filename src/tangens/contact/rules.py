@@ -1,7 +1,7 @@
 """Gradient rules: which derivative of a step is taken. The step itself is the same under all of them.
 
-A rule is passed to `Simulator(..., gradient=...)`, or to a single `jacobian` or `pullback`, by name or as an object with
-options of its own. Which models know which rules stands in `capabilities`.
+A rule is passed to `Simulator(..., gradient=...)`, or to a single `jacobian` or `pullback`, by name or as an object
+with options of its own. Which models know which rules stands in `capabilities`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ComplementarityAware(GradientRule):
 
 @dataclass(frozen=True)
 class ContinuousBounce(GradientRule):
-    """q⁺ answers as if bodies had bounced in continuous time (paper 5, Sec. VI); exact for one bounce without forces."""
+    """q⁺ answers as if bodies had bounced in continuous time (paper 5, Sec. VI); exact for one bounce and no force."""
 
     name: ClassVar[str] = "continuous-bounce"
 

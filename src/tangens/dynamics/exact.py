@@ -20,9 +20,11 @@ import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
-from tangens.dynamics.force_elements import ACTUATOR, effective_armature, tabulate, unpack
+from tangens.dynamics.features import refuse_unsupported
+from tangens.dynamics.force_elements import ACTUATOR, tabulate, unpack
+from tangens.dynamics.force_model import read_forces
 from tangens.dynamics.forces import evaluate_forces
-from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces, has_gravcomp
+from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces
 from tangens.dynamics.tangent import integrate_rows
 from tangens.dynamics.tree import build_tree
 
@@ -44,6 +46,7 @@ class ExactDynamics:
     """Steps and linearises one scene. Holds scratch memory: share it between threads by making one for each."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
+        refuse_unsupported(model, "exact")
         self.model = contact_free(model)
         self.timestep = float(model.opt.timestep)
         m = self.model
@@ -54,16 +57,17 @@ class ExactDynamics:
         self.tree = build_tree(m)
         self._pin, self._data = self.tree.model, self.tree.model.createData()
         self._q_order = self.tree.q_order
-        self._elements = tabulate(m)
+        forces = read_forces(m)
+        self._elements = tabulate(m, forces)
         self._packed = self._elements.packed
         self._force = np.zeros(m.nv)
         explicit = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP
         self.implicit_h = 0.0 if explicit else self.timestep
-        self._armature = effective_armature(m)
+        self._armature = m.dof_armature + forces.dofs.reflected_armature
         self._pin.armature = self._armature + self.implicit_h * self._elements.dof["damper"][:, 0]
         self._rotates = bool(len(self._elements.quat))
         self._nonlinear_damping = bool(self._elements.dof["damper"][:, 1:].any())
-        self._gravcomp = GravityCompensation(m) if has_gravcomp(m) else None
+        self._gravcomp = GravityCompensation(m) if forces.gravcomp.any() else None
         self._no_gravcomp = np.zeros(m.nv)
         self.parameter_forces = ParameterForces(m, self.tree, self._elements, self._gravcomp, self.implicit_h)
 

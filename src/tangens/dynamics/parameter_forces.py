@@ -42,14 +42,6 @@ class GravityCompensation:
         return np.array(pin.computeGeneralizedGravityDerivatives(self.pin, self._data, q_pin))
 
 
-def has_gravcomp(m: mujoco.MjModel) -> bool:
-    """Whether a model compensates gravity at all."""
-    off, flags = mujoco.mjtDisableBit, int(m.opt.disableflags)
-    passive = int(off.mjDSBL_SPRING) | int(off.mjDSBL_DAMPER)
-    # With springs and dampers both disabled, MuJoCo computes no passive force at all.
-    return bool(m.body_gravcomp.any()) and not flags & off.mjDSBL_GRAVITY and flags & passive != passive
-
-
 class ParameterForces:
     """∂(τ − c − (M + hD)·a)/∂parameter of one scene."""
 

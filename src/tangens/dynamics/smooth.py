@@ -28,10 +28,11 @@ from jax.typing import ArrayLike
 from mujoco import mjtDisableBit as Off
 from numpy.typing import NDArray
 
+from tangens.dynamics.features import refuse_unsupported
 from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.mjx_model import mjx, refuse_unsupported, to_mjx
-from tangens.dynamics.screws import Carriage, Screws, axes_of
+from tangens.dynamics.mjx_model import mjx, to_mjx
+from tangens.dynamics.spatial import Ancestry, SpatialKinematics, axes_of
 from tangens.dynamics.tangent_jax import integrate
 from tangens.dynamics.tree import inertia_matrix
 from tangens.errors import OptionError, StateError
@@ -53,12 +54,12 @@ class SmoothDynamics:
     """
 
     def __init__(self, model: mujoco.MjModel) -> None:
-        refuse_unsupported(model)
+        refuse_unsupported(model, "smooth")
         self.layout = JointLayout.from_model(model)
         self._model = copy.copy(model)
-        self._mjx_model, self._mjx_data = to_mjx(model)
-        self._forces = JointForces(self._model, self.layout)
-        self.carriage = Carriage(model)
+        self.ancestry = Ancestry(model)
+        self._mjx_model, self._mjx_data = to_mjx(model, self.ancestry)
+        self._forces = JointForces(self._model, self.layout, self.ancestry)
         self.timestep = float(model.opt.timestep)
         """Duration of a step [s]."""
 
@@ -83,14 +84,14 @@ class SmoothDynamics:
         data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
         return data.xpos.astype(q.dtype), data.xquat.astype(q.dtype)
 
-    def screws(self, q: ArrayLike, parameters: Parameters | None = None) -> Screws:
+    def spatial_kinematics(self, q: ArrayLike, parameters: Parameters | None = None) -> SpatialKinematics:
         """Return the bodies' frames and the axes of all degrees of freedom, in the world frame."""
         p, (q,) = self._read(parameters, q=q)
         model = self._with_parameters(p, q.dtype)
         data = mjx.kinematics(model, self._mjx_data.replace(qpos=q))
         rotation = data.xmat.reshape(-1, 3, 3)
-        axes = axes_of(self.carriage, data.xpos, rotation, data.xanchor, data.xaxis)
-        return Screws(data.xpos.astype(q.dtype), rotation.astype(q.dtype), axes.astype(q.dtype))
+        axes = axes_of(self.ancestry, data.xpos, rotation, data.xanchor, data.xaxis)
+        return SpatialKinematics(data.xpos.astype(q.dtype), rotation.astype(q.dtype), axes.astype(q.dtype))
 
     def equations(
         self,
@@ -105,7 +106,7 @@ class SmoothDynamics:
         h = self.timestep if timestep is None else timestep
         p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
         inertia, force = self._equations(p, q, v, u, tau)
-        if not self._model.opt.disableflags & (Off.mjDSBL_EULERDAMP | Off.mjDSBL_DAMPER):
+        if not self._model.opt.disableflags & Off.mjDSBL_EULERDAMP:
             a, b, c = self._forces.damping(p).T
             inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
         return inertia, force
@@ -187,7 +188,7 @@ class SmoothDynamics:
         return model, data.tree_replace({"_impl.cinert": jnp.hstack([tensor[:, *_TRIANGLE], first_moments])})
 
     def _mass_matrix(self, model: Any, data: Any) -> jax.Array:
-        return mjx.full_m(model, mjx.crb(model, data)) + self._forces.tables["armature"]
+        return mjx.full_m(model, mjx.crb(model, data)) + self._forces.added_inertia
 
     def _bias(self, model: Any, data: Any, v: jax.Array) -> jax.Array:
         return mjx.rne(model, mjx.com_vel(model, data.replace(qvel=v))).qfrc_bias

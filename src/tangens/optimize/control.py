@@ -115,11 +115,12 @@ class ControlProblem:
 
     def piece(self, start: State, u: Array, first: int) -> tuple[list[State], float]:
         """The states of the intervals from `first` on, one for each row of u, and their running cost."""
-        states, cost = [start], 0.0
+        states, cost, out = [start], 0.0, None
         for t in self.steps(first, first + len(u)):
             control = u[t // self.hold - first]
             cost += self._value(self._running, t, states[-1], control)
-            states.append(self.simulator.step(states[-1], control).state)
+            out = self.simulator.step(states[-1], control, guess=out)
+            states.append(out.state)
         return states, cost
 
     def final_cost(self, state: State) -> float:
@@ -132,11 +133,12 @@ class ControlProblem:
         """How a piece changes to first order, its cost to second: `states` and `u` as for `piece`."""
         nx, nu, width = self.nx, self.nu, self.nx + u.size
         by = np.eye(nx, width)  # of the current state, by the start of the piece and all its controls
-        gradient, hessian = np.zeros(width), np.zeros((width, width))
+        gradient, hessian, out = np.zeros(width), np.zeros((width, width)), None
         for t, state in zip(self.steps(first, first + len(u)), states, strict=False):
             row = t // self.hold - first
             own = slice(nx + row * nu, nx + (row + 1) * nu)
-            J = self.simulator.jacobian(state, u[row], wrt=_WRT)
+            out = self.simulator.step(state, u[row], guess=out)
+            J = self.simulator.jacobian(out, wrt=_WRT)
             if self._running:
                 e = self._expansion(self._running, t, state, u[row])
                 gradient += by.T @ e.x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,9 +141,12 @@ def bar(shown: bool, total: int, label: str = "cost") -> Iterator[Callable[[int,
     if not shown:
         yield lambda iteration, value: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError:  # rich comes with the extra lab
+        yield lambda iteration, value: print(f"{iteration} of {total}, {label} {value:.3g}", file=sys.stderr)
+        return
     number = TextColumn(label + " {task.fields[value]:.3g}")
     columns = TextColumn("optimising"), BarColumn(), MofNCompleteColumn(), number
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:

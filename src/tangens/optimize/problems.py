@@ -114,7 +114,7 @@ def initial_condition(
         dq, dv = np.zeros((nv, nv)), np.eye(nv) if by == "velocity" else np.zeros((nv, nv))
         for t in range(len(motion)):
             first = t == 0 and by == "impulse"
-            J = simulator.jacobian(motion.state(t), motion.u[t], motion.tau[t], wrt=_WRT_FIRST if first else _WRT)
+            J = simulator.jacobian(motion.steps[t], wrt=_WRT_FIRST if first else _WRT)
             dq, dv = J["q", "q"] @ dq + J["q", "v"] @ dv, J["v", "q"] @ dq + J["v", "v"] @ dv
             if first:
                 dq, dv = dq + J["q", "tau"] / scene.timestep, dv + J["v", "tau"] / scene.timestep

@@ -67,21 +67,21 @@ class OneByOne:
         return out
 
     def _end(self, q: Array, u: Array) -> Array:
-        state = self._at_rest(q)
-        for _ in range(self._hold):
-            step = self._simulator.step(state, u)
+        step = self._simulator.step(self._at_rest(q), u)
+        for held in range(self._hold):
+            step = self._simulator.step(step, u) if held else step
             if not step.solver.converged:
                 raise SolverError("the contact solver did not converge")
-            state = step.state
-        return state.q
+        return step.state.q
 
     def _slope(self, q: Array) -> Array:
-        state, u = self._at_rest(q), q[self._fingers]
-        J = self._smooth.jacobian(state, u, wrt=("u",))
+        u = q[self._fingers]
+        step = self._smooth.step(self._at_rest(q), u)
+        J = self._smooth.jacobian(step, wrt=("u",))
         dq, dv = J["q", "u"], J["v", "u"]
         for _ in range(self._hold - 1):
-            state = self._smooth.step(state, u).state
-            J = self._smooth.jacobian(state, u, wrt=("q", "v", "u"))
+            step = self._smooth.step(step, u)
+            J = self._smooth.jacobian(step, wrt=("q", "v", "u"))
             dq, dv = (J[out, "q"] @ dq + J[out, "v"] @ dv + J[out, "u"] for out in ("q", "v"))
         return dq
 

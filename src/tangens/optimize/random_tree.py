@@ -151,8 +151,7 @@ def _motion(problem: Manipulation, commands: Array, momentum: bool = False) -> T
         np.concatenate([at_rest[None], *(piece.v[1:] for piece in pieces)]),
         controls,
         np.zeros((len(controls), len(at_rest))),
-        tuple(contacts for piece in pieces for contacts in piece.contacts),
-        tuple(report for piece in pieces for report in piece.solver),
+        tuple(step for piece in pieces for step in piece.steps),
     )
 
 

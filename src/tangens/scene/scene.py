@@ -225,8 +225,8 @@ class Scene:
         """The same for scenes of the same content, in every process."""
         buffer = np.zeros(mujoco.mj_sizeModel(self._model), np.uint8)
         mujoco.mj_saveModel(self._model, None, buffer)
-        digest = hashlib.sha256(buffer)
-        digest.update(self._restitution)
+        digest = hashlib.sha256(buffer.tobytes())
+        digest.update(self._restitution.tobytes())
         for name, shape in sorted(self.shapes.items()):
             digest.update(pickle.dumps((name, shape)))
         return digest.hexdigest()
@@ -262,6 +262,8 @@ def _refresh_constants(m: mujoco.MjModel) -> None:
     """Let MuJoCo update what it derives from the inertial parameters."""
     try:
         mujoco.mj_setConst(m, mujoco.MjData(m))
+        # MuJoCo takes a centre of mass within a micrometre of the origin to be there; derivatives do not.
+        m.body_sameframe[(m.body_ipos != 0.0).any(axis=1)] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
     except mujoco.FatalError as error:
         simple = next((b for b in range(1, m.nbody) if m.body_simple[b]), 0)
         raise SceneError(

@@ -35,8 +35,9 @@ def test_a_thrown_cube_moves_as_ncp_says(cube: tg.Simulator) -> None:
     exact = tg.Simulator(cube.scene, contact="ncp")
     start = tg.State(cube.initial_state("resting").q, [0.6, 0.4, 0, 0, 0, 0])
     ours, theirs = cube.rollout(start, 60), exact.rollout(start, 60)
-    assert np.abs(ours.v - theirs.v).max() < 1e-4
-    assert np.abs(ours.q - theirs.q).max() < 1e-5
+    # A relaxed cube hovers: in the first step it rises by 0.65 ρ and tilts by 1.4 ρ, for any ρ from 1e-8 to 1e-6.
+    assert np.abs(ours.v - theirs.v).max() < 3 * RHO / cube.scene.timestep
+    assert np.abs(ours.q - theirs.q).max() < 2 * RHO
 
 
 def test_reverse_mode_says_the_same_as_the_jacobian(cube: tg.Simulator) -> None:

@@ -158,7 +158,8 @@ def test_a_scan_of_the_pure_function_is_a_rollout_forward_and_in_reverse() -> No
     """From a quaternion that is not normalised: the derivative is zero along it."""
     at, T, rng = SITUATIONS["sliding"], 5, np.random.default_rng(0)
     sim = simulator("single-level", at)
-    step, names = sim.engine.function(tg.Exact()), ("mass", "com", "inertia", "friction", "size")
+    step: Any = sim.engine.function(tg.Exact())
+    names = ("mass", "com", "inertia", "friction", "size")
     x = {"q": at.state.q * np.repeat([1.0, 1.3], [3, 4]), "v": at.state.v, "tau": np.tile(at.tau, (T, 1))}
     x |= {name: sim.scene.parameters[name] for name in names}
     direction = {name: rng.normal(size=value.shape) for name, value in x.items()}

@@ -12,7 +12,7 @@ import pytest
 
 import tangens as tg
 from tangens.contact.compiling import compiled
-from tangens.verify import Sample, central_differences, relative_error
+from tangens.testing import Sample, central_differences, relative_error
 
 geo = tg.geometry
 pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process

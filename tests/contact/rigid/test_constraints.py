@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tangens as tg
-from tangens.verify import Sample, gradient_errors
+from tangens.testing import Sample, gradient_errors
 
 
 class TestConstraints:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.laws import BLOCK, BOX, DRY, EQUALITY, LIMIT
-from tangens.contact.rigid.methods import FALLBACK, GUESS, METHODS, PIVOTING
-from tangens.contact.rigid.pivoting import solve_boxes
-from tangens.contact.rigid.solvers import set_scales
+from tangens.contact.rigid.problem.contact_problem import BLOCK, BOX, DRY, EQUALITY, LIMIT
+from tangens.contact.rigid.solvers.methods import FALLBACK, GUESS, METHODS, PIVOTING
+from tangens.contact.rigid.solvers.pivoting import solve_boxes
+from tangens.contact.rigid.solvers.solve import set_scales
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]

@@ -51,12 +51,13 @@ class TestSolvers:
         """The engine reads MuJoCo's memory by itself: it must be where it was in the first step, field by field."""
         scene = robots.get("ant")
         simulator = tg.Simulator(scene, contact="ncp")
-        engine: Any = simulator._engine
+        engine: Any = simulator.engine
         state = simulator.initial_state()
         rng, seen = np.random.default_rng(0), 0
         for _ in range(200):
             out = simulator.step(state, rng.uniform(-1, 1, size=scene.nu))
-            found = engine._d.contact
+            with engine.scratch() as scratch:
+                found = scratch.data.contact
             seen += len(found.dist)
             np.testing.assert_array_equal(out.contacts.position, found.pos.reshape(-1, 3))
             np.testing.assert_array_equal(out.contacts.normal, found.frame.reshape(-1, 9)[:, :3])

@@ -25,7 +25,7 @@ def solve_detection(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> I
         return u._replace(growth=solved.growth)
 
     pairs = (
-        jax.vmap(one)(group, u, all_bodies(group, kin.screws, kin.twist))
+        jax.vmap(one)(group, u, all_bodies(group, kin.spatial, kin.twist))
         for group, u in zip(problem.groups, x.pairs, strict=True)
     )
     return x._replace(pairs=tuple(pairs))

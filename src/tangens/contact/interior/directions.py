@@ -36,8 +36,8 @@ from tangens.contact.interior.pair import (
     products,
     respond,
 )
-from tangens.dynamics.screws import cross
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import cross
 
 Array = jax.Array
 Factor = tuple[Array, Array]
@@ -86,7 +86,7 @@ def sensitivity(
     kin = kinematics(dynamics, problem, x.v)
     wrench = jnp.zeros((len(kin.dofs), 6))
     for group, u, local, rest in zip(problem.groups, x.pairs, frames, change.pairs, strict=True):
-        bodies = all_bodies(group, kin.screws, kin.twist)
+        bodies = all_bodies(group, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
         linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
         target = jax.tree.map(jnp.zeros_like, jax.vmap(products)(u, u))

@@ -15,7 +15,7 @@ from tangens.contact.interior.options import InteriorContact
 from tangens.contact.jax_engine import JaxEngine
 from tangens.contact.rules import GradientRule, Relaxed
 from tangens.contact.structure import structure
-from tangens.errors import NotDifferentiable, SceneError
+from tangens.errors import NotDifferentiable
 from tangens.geometry import kind
 from tangens.scene import Scene
 
@@ -28,7 +28,6 @@ class InteriorEngine(JaxEngine):
     first_room = 16  # pairs of a kind: few scenes have more of them near each other
 
     def __init__(self, scene: Scene, contact: InteriorContact) -> None:
-        _refuse(scene, contact.name)
         super().__init__(scene, contact, hands_on=contact.warm_start)
 
     def key(self) -> tuple[Hashable, ...]:
@@ -75,26 +74,3 @@ class InteriorEngine(JaxEngine):
                     f"{self.contact.name!r} cannot be differentiated by size: the shape of geom {name!r} does not "
                     "come from its size"
                 )
-
-
-def _refuse(scene: Scene, name: str) -> None:
-    """Refuse scenes with constraints that the model does not know."""
-    m = scene.shared_model
-    if scene.parameters["restitution"].any():
-        raise SceneError(
-            f"{name!r} knows inelastic contact only, and geoms of this scene have restitution",
-            file=scene.source,
-            remedy='scene.replace(restitution=0), or contact="lcp"',
-        )
-    balls = (m.jnt_type == mujoco.mjtJoint.mjJNT_BALL) & m.jnt_limited.astype(bool)
-    for what, present in (
-        ("equality constraints", m.neq > 0),
-        ("dry friction of joints or tendons", bool(m.dof_frictionloss.any() or m.tendon_frictionloss.any())),
-        ("limits of ball joints or tendons", bool(balls.any() or m.tendon_limited.any())),
-    ):
-        if present:
-            raise SceneError(
-                f"{name!r} does not know {what}",
-                file=scene.source,
-                remedy='take them out of the scene, or choose contact="ncp" or "lcp"',
-            )

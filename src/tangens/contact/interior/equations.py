@@ -15,8 +15,8 @@ import jax.numpy as jnp
 
 from tangens.collision.growth import Place
 from tangens.contact.interior.pair import Bodies, Pair, PairResidual, Products, Unknowns, evaluate, products
-from tangens.dynamics.screws import Screws, vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import SpatialKinematics, vector_product
 from tangens.dynamics.tangent_jax import integrate
 
 Array = jax.Array
@@ -87,7 +87,7 @@ class StepProducts(NamedTuple):
 class Kinematics(NamedTuple):
     """Where bodies are at q⁺, and how they move."""
 
-    screws: Screws
+    spatial: SpatialKinematics
     jacobian: Array
     """Twist of each body by those entries of v⁺ that move it, (nbody, 6, n)."""
     twist: Array
@@ -98,17 +98,17 @@ class Kinematics(NamedTuple):
 
 def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> Kinematics:
     """Bodies where these velocities lead."""
-    carriage = dynamics.carriage
-    screws = dynamics.screws(integrate(dynamics.layout, problem.q, problem.timestep * v))
-    jacobian = jnp.swapaxes(jnp.asarray(carriage.counts, v.dtype)[:, :, None] * screws.axes[carriage.dofs], 1, 2)
-    twist = jnp.einsum("bid,bd->bi", jacobian, v[carriage.dofs])
-    return Kinematics(screws, jacobian, twist, jnp.asarray(carriage.dofs))
+    ancestry = dynamics.ancestry
+    spatial = dynamics.spatial_kinematics(integrate(dynamics.layout, problem.q, problem.timestep * v))
+    jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
+    twist = jnp.einsum("bid,bd->bi", jacobian, v[ancestry.dofs])
+    return Kinematics(spatial, jacobian, twist, jnp.asarray(ancestry.dofs))
 
 
-def all_bodies(group: Pair, screws: Screws, twist: Array) -> Bodies:
+def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
     """The bodies of all pairs of a group."""
     a, b = group.body1, group.body2
-    place1, place2 = (Place(screws.position[i], screws.rotation[i]) for i in (a, b))
+    place1, place2 = (Place(spatial.position[i], spatial.rotation[i]) for i in (a, b))
     return Bodies(place1, place2, twist[a], twist[b])
 
 
@@ -128,7 +128,7 @@ def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames
     kin = kinematics(dynamics, problem, x.v)
     wrench, residuals = jnp.zeros((len(kin.jacobian), 6)), list[PairResidual]()
     for group, u, local in zip(problem.groups, x.pairs, frames, strict=True):
-        bodies = all_bodies(group, kin.screws, kin.twist)
+        bodies = all_bodies(group, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
         rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(problem, group, u))
         wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)

@@ -31,8 +31,8 @@ from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
 from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
-from tangens.dynamics.screws import vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 from tangens.scene import Scene
 
@@ -139,7 +139,7 @@ class InteriorModel(PureModel):
             if len(group.friction) <= self.capacity:
                 kept.append(group)
                 continue
-            bodies = all_bodies(group, kin.screws, kin.twist)
+            bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
             near = jax.lax.top_k(-bound, self.capacity)[1]
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
@@ -153,11 +153,11 @@ class InteriorModel(PureModel):
         moving = jnp.einsum("bid,bd->bi", kin.jacobian, problem.v[kin.dofs])
 
         def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, kin.screws, moving)
+            bodies = all_bodies(group, kin.spatial, moving)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
             impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, kin.screws, kin.twist), impact)
+            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact)
 
         pairs = tuple(begin(g) for g in problem.groups)
         limits = problem.limits

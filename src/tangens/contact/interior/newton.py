@@ -34,8 +34,8 @@ from tangens.contact.interior.pair import (
     products,
     respond,
 )
-from tangens.dynamics.screws import cross, vector_product
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.spatial import cross, vector_product
 from tangens.dynamics.tangent_jax import integrate_jacobians
 
 Array = jax.Array
@@ -77,7 +77,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     wrench, matrix = jnp.zeros((len(kin.dofs), 6)), problem.inertia / problem.timestep
     pairs, groups = list[Unknowns](), list[GroupSystem]()
     for group, unaligned in zip(problem.groups, x.pairs, strict=True):
-        bodies = all_bodies(group, kin.screws, kin.twist)
+        bodies = all_bodies(group, kin.spatial, kin.twist)
         frame, u = jax.vmap(aligned)(group, unaligned, bodies)
         linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
         at = jax.vmap(lift)(u.growth.point)
@@ -91,18 +91,18 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
     x = x._replace(pairs=tuple(pairs))
     residual = joined_residual(problem, x, kin, wrench, tuple(group.linear.residual for group in groups))
-    turning = _turning(dynamics, kin.screws.axes, own_path, wrench)
+    turning = _turning(dynamics, kin.spatial.axes, own_path, wrench)
     matrix = matrix + turning + jnp.diag(limit_stiffness(problem, x))
     return System(residual, matrix, turning, kin, moves, twists, tuple(groups)), x
 
 
 def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics) -> tuple[Array, Array, Array]:
     """How q⁺, displacements and twists of each body change with its own entries of v⁺."""
-    h, carriage, dofs = problem.timestep, dynamics.carriage, kin.dofs
-    counts, own_axes = jnp.asarray(carriage.counts, v.dtype), kin.screws.axes[dofs]
+    h, ancestry, dofs = problem.timestep, dynamics.ancestry, kin.dofs
+    counts, own_axes = jnp.asarray(ancestry.counts, v.dtype), kin.spatial.axes[dofs]
     path = h * integrate_jacobians(dynamics.layout, problem.q, h * v)[1]
     own_path = path[dofs[:, :, None], dofs[:, None, :]] * counts[:, :, None] * counts[:, None, :]
-    carried = jnp.asarray(carriage.axes[carriage.dofs[:, :, None], carriage.dofs[:, None, :]], v.dtype)
+    carried = jnp.asarray(ancestry.axes[ancestry.dofs[:, :, None], ancestry.dofs[:, None, :]], v.dtype)
     later = jnp.einsum("bjk,bk,bki->bji", carried, counts * v[dofs], own_axes)  # of a twist, what j carries along
     turned = jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
     return own_path, kin.jacobian @ own_path, kin.jacobian + turned @ own_path
@@ -125,16 +125,16 @@ def limit_stiffness(problem: Problem, x: Iterate) -> Array:
 
 def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Array) -> Array:
     """How forces that joints feel change as their axes turn with q⁺: minus the derivative, by v⁺, (nv, nv)."""
-    carriage = dynamics.carriage
-    total = jnp.einsum("bk,bi->ki", jnp.asarray(carriage.bodies, axes.dtype), wrench)
-    above = carriage.dofs[carriage.body]  # of each degree of freedom, those that carry its body
+    ancestry = dynamics.ancestry
+    total = jnp.einsum("bk,bi->ki", jnp.asarray(ancestry.bodies, axes.dtype), wrench)
+    above = ancestry.dofs[ancestry.body]  # of each degree of freedom, those that carry its body
     carried = jnp.asarray(
-        carriage.axes[above, np.arange(len(above))[:, None]] * carriage.counts[carriage.body], axes.dtype
+        ancestry.axes[above, np.arange(len(above))[:, None]] * ancestry.counts[ancestry.body], axes.dtype
     )
     by_q = carried * jnp.einsum(
         "kji,ki->kj", cross(axes[above], jnp.broadcast_to(axes[:, None], (*above.shape, 6))), total
     )
-    by_v = jnp.einsum("kj,kjd->kd", by_q, own_path[carriage.body])
+    by_v = jnp.einsum("kj,kjd->kd", by_q, own_path[ancestry.body])
     return jnp.zeros((len(axes), len(axes))).at[np.arange(len(axes))[:, None], above].add(-by_v)
 
 

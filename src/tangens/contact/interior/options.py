@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import ContactModel, Engine
+from tangens.contact.capabilities import LIMITS, SHAPES
 from tangens.contact.rules import Exact, GradientRule, Relaxed
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
@@ -35,6 +36,7 @@ class InteriorContact(ContactModel):
     tolerance: float = 0.1
     """Of all equations, relative to ρ."""
 
+    takes: ClassVar[frozenset[str]] = frozenset({LIMITS, SHAPES})
     parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Relaxed)
     bilevel: ClassVar[bool] = False

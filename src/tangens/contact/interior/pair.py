@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from tangens.collision import growth
 from tangens.collision.growth import Growth, Place
 from tangens.contact.interior import cones
-from tangens.dynamics.screws import vector_product
+from tangens.dynamics.spatial import vector_product
 from tangens.geometry import Shape
 
 Array = jax.Array

@@ -1,0 +1,102 @@
+"""Engines of models that run on the host, in MuJoCo and numba, one step at a time.
+
+The author of a model writes four functions that work on one *scratch*: memory that a step fills and that nobody reads
+afterwards. This base class lends scratches to threads and makes batches and the JAX function of them.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.base import ContactModel, Cotangent, Engine, Point, PureStep
+from tangens.contact.rules import GradientRule
+from tangens.results import Jacobian, Step
+
+if TYPE_CHECKING:
+    from tangens.scene import Scene
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+
+class HostEngine(Engine):
+    """An engine of which several threads may ask steps and derivatives at once."""
+
+    def __init__(self, scene: Scene, contact: ContactModel) -> None:
+        super().__init__(scene, contact)
+        self._idle: list[Any] = [self.new_scratch()]  # now, so that a scene it cannot take is refused at once
+
+    @abstractmethod
+    def new_scratch(self) -> Any:
+        """Memory for one thread; SceneError if the model cannot take the scene."""
+
+    @abstractmethod
+    def solve(self, scratch: Any, x: Point, guess: Any) -> Step:
+        """Take a step."""
+
+    @abstractmethod
+    def differentiate(
+        self, scratch: Any, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
+    ) -> Jacobian:
+        """Differentiate the step on the tape."""
+
+    @abstractmethod
+    def carry_back(
+        self, scratch: Any, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """Carry a cotangent back through the step on the tape."""
+
+    def step(self, x: Point, guess: Any = None) -> Step:
+        """Advance by one time step."""
+        with self.scratch() as scratch:
+            return self.solve(scratch, x, guess)
+
+    def jacobian(self, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule) -> Jacobian:
+        """Derivative of the step that left the tape."""
+        with self.scratch() as scratch:
+            return self.differentiate(scratch, tape, wrt, with_force, rule)
+
+    def pullback(
+        self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """∂L/∂(inputs) of the step that left the tape, and whether v⁺ was unique."""
+        with self.scratch() as scratch:
+            return self.carry_back(scratch, tape, cotangent, wrt, rule)
+
+    def steps(self, x: Point, threads: int | None = None) -> list[Step]:
+        """A step from each row of a batch."""
+        return self.each(lambda i: self.step(Point(*(array[i] for array in x))), len(x.q), threads)
+
+    def each(self, task: Callable[[int], T], count: int, threads: int | None = None) -> list[T]:
+        """task(0) to task(count − 1), shared between threads: as many as there are cores unless given."""
+        workers = min(threads or len(os.sched_getaffinity(0)), count)
+        if workers <= 1:
+            return [task(i) for i in range(count)]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(task, range(count)))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Any]:
+        """A scratch that nobody else uses at the moment."""
+        try:
+            scratch = self._idle.pop()
+        except IndexError:
+            scratch = self.new_scratch()
+        try:
+            yield scratch
+        finally:
+            self._idle.append(scratch)
+
+    def function(self, rule: GradientRule) -> PureStep:
+        """The step as a JAX function that calls back to this engine."""
+        from tangens.contact.host_function import host_function  # JAX is not imported before it is needed
+
+        return host_function(self, rule)

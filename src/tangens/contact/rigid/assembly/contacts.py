@@ -1,0 +1,138 @@
+"""Where contacts are looked for, and how they come from MuJoCo's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.accuracy import polish
+from tangens.collision.rows import point_rows
+from tangens.contact.rigid.assembly.tangents import set_tangents
+from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, GEOM_GAP, take
+from tangens.contact.rigid.memory.settings import MARGIN
+from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
+from tangens.dynamics.kinematic_tree import propagate_velocities
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
+
+# Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last three count in int32.
+STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, DIMENSION, STRIDE32 = range(8)
+_REFINED = 2e-3  # contacts that come so close within the step are worth correcting [m]
+_MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
+
+
+@numba.njit(cache=True, error_model="numpy")
+def set_margins(table: IntArray, h: float) -> None:
+    """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
+    dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
+    gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
+    nv, ahead = dofs.shape[0], _AHEAD * h
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    propagate_velocities(dofs, kin.cdof, kin.v, before, after)
+    for g in range(geoms.shape[0]):
+        body = bodies[geoms[g].body]
+        k, speed = body.last_dof, 0.0
+        if k >= 0:
+            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
+            a, b, c = after[k, 0], after[k, 1], after[k, 2]
+            u, v, w = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
+            speed = math.sqrt(u * u + v * v + w * w) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
+        gap[g] = min(most, _MARGIN + ahead * speed)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def refine_contacts(table: IntArray, nc: int, h: float) -> None:
+    """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
+    layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32, nv = arena.view(np.int32), model.dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    propagate_velocities(model.dofs, kin.cdof, kin.v, before, after)
+    contact = np.zeros(1, dtype=CONTACT_RECORD)
+    for c in range(nc):
+        _read_contact(arena, arena32, layout, c, contact[0])
+        if contact[0].gap + h * normal_velocity(model, kin, after, contact[0]) < _REFINED:
+            base = c * layout[STRIDE]
+            p = arena[base + layout[POSITION] : base + layout[POSITION] + 3]
+            frame = arena[base + layout[FRAME] : base + layout[FRAME] + 9]
+            pair = contact[0].geom
+            gap = polish(model.geoms, model.hulls, pair, kin.geom_xpos, kin.geom_xmat, p, frame, contact[0].gap)
+            arena[base + layout[DISTANCE]] = gap
+
+
+@numba.njit(cache=True, error_model="numpy")
+def read_contacts(table: IntArray, contacts: Records) -> None:
+    """Copy what MuJoCo found: the next step writes over it."""
+    layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32 = arena.view(np.int32)
+    for c in range(contacts.shape[0]):
+        _read_contact(arena, arena32, layout, c, contacts[c])
+
+
+@numba.njit(cache=True, error_model="numpy")
+def bouncing_normals(table: IntArray, nc: int) -> Array:
+    """Index, gap, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
+    geoms, layout, arena = model.geoms, take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32, nv, count = arena.view(np.int32), model.dofs.shape[0], 0
+    contact, out = np.zeros(1, dtype=CONTACT_RECORD), np.zeros((nc, 4 + nv))
+    rows = np.empty((3, nv))
+    for c in range(nc):
+        _read_contact(arena, arena32, layout, c, contact[0])
+        one, two = contact[0].geom[0], contact[0].geom[1]
+        if geoms[one].restitution > 0.0 or geoms[two].restitution > 0.0:
+            rows[:] = 0.0
+            contact_rows(model, kin, contact[0], rows)
+            out[count, 0], out[count, 1], out[count, 2], out[count, 3] = c, contact[0].gap, one, two
+            out[count, 4:] = rows[0]
+            count += 1
+    return out[:count]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def contact_rows(model: Model, kin: Kinematics, contact: Any, J: Array) -> None:
+    """Add the three rows of a contact to J."""
+    one, two = model.geoms[contact.geom[0]].body, model.geoms[contact.geom[1]].body
+    point_rows(model.dofs, model.bodies, one, two, contact.position, contact.frame, kin.cdof, kin.com, J)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c: int, contact: Any) -> None:
+    base = c * layout[STRIDE]
+    for i in range(3):
+        contact.position[i] = arena[base + layout[POSITION] + i]
+    for i in range(3):
+        contact.frame[i] = arena[base + layout[FRAME] + i]
+    set_tangents(contact.frame)
+    contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
+    if arena32[c * layout[STRIDE32] + layout[DIMENSION]] == 1:  # condim="1": the pair has no friction
+        contact.friction = 0.0
+    for i in range(2):
+        contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def normal_velocity(model: Model, kin: Kinematics, after: Array, contact: Any) -> float:
+    """Velocity of a contact along its normal, its target added; `after` are the bodies' velocities."""
+    bodies, geoms, com, total = model.bodies, model.geoms, kin.com, contact.target
+    p, n = contact.position, contact.frame
+    for side in range(2):
+        body = bodies[geoms[contact.geom[side]].body]
+        k = body.last_dof
+        if k < 0:
+            continue
+        x, y, z = p[0] - com[body.root, 0], p[1] - com[body.root, 1], p[2] - com[body.root, 2]
+        a, b, d = after[k, 0], after[k, 1], after[k, 2]
+        total += (2.0 * side - 1.0) * (
+            n[0] * (after[k, 3] + b * z - d * y)
+            + n[1] * (after[k, 4] + d * x - a * z)
+            + n[2] * (after[k, 5] + a * y - b * x)
+        )
+    return total

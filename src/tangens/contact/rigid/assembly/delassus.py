@@ -1,0 +1,76 @@
+"""Velocities and impulses: the free velocity, the Delassus matrix, and what impulses make of the velocity."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
+from tangens.dynamics import tree_solve
+
+Array = NDArray[np.float64]
+
+_WORTH_BLAS = 1000  # numbers in the rows
+
+
+@numba.njit(cache=True, error_model="numpy")
+def set_free_velocity(model: Model, kin: Kinematics, w: Workspace) -> None:
+    """(M + h·D)(v_free − v) = h·(forces), and the factors of M + h·D."""
+    dofs, v, v_free, h = model.dofs, kin.v, w.v_free, model.h
+    passive, actuation, bias, tau = kin.passive, kin.actuation, kin.bias, kin.tau
+    nv = v.shape[0]
+    extra = np.empty(nv)
+    for i in range(nv):
+        damper, speed = dofs[i].damper, abs(v[i])
+        extra[i] = model.implicit_h * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
+        v_free[i] = h * (passive[i] + actuation[i] - bias[i] + tau[i])
+    tree_solve.factor(dofs, model.column, kin.M, extra, w.L, w.d)
+    tree_solve.solve(dofs, model.column, w.L, w.d, v_free)
+    for i in range(nv):
+        v_free[i] += v[i]
+        w.v_next[i] = v_free[i]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def set_delassus(model: Model, w: Workspace) -> None:
+    """G = J·(M + h·D)⁻¹·Jᵀ by half solves, and g += J·v_free."""
+    n, nv = w.counts[1], w.v_free.shape[0]
+    J, half, g, v_free, G = w.J, w.half, w.g, w.v_free, w.G[: n * n].reshape(n, n)
+    root = np.empty(nv)
+    for i in range(nv):
+        root[i] = math.sqrt(w.d[i])
+    for r in range(n):
+        for i in range(nv):
+            half[r, i] = J[r, i]
+            g[r] += J[r, i] * v_free[i]
+        tree_solve.half_solve(model.dofs, model.column, w.L, half[r])
+        for i in range(nv):
+            half[r, i] *= root[i]
+    if n * nv > _WORTH_BLAS:
+        np.dot(half[:n], half[:n].T, G)
+        return
+    for r in range(n):
+        for s in range(r + 1):
+            total = 0.0
+            for i in range(nv):
+                total += half[r, i] * half[s, i]
+            G[r, s] = total
+            G[s, r] = total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def apply_impulses(model: Model, w: Workspace) -> None:
+    """v⁺ = v_free + (M + h·D)⁻¹·Jᵀ·λ."""
+    n, nv, J, v_next = w.counts[1], w.v_free.shape[0], w.J, w.v_next
+    v_next[:] = 0.0
+    for r in range(n):
+        x = w.impulse[r]
+        if x != 0.0:
+            for i in range(nv):
+                v_next[i] += J[r, i] * x
+    tree_solve.solve(model.dofs, model.column, w.L, w.d, v_next)
+    for i in range(nv):
+        v_next[i] += w.v_free[i]

@@ -1,0 +1,127 @@
+"""Memory of one thread: MuJoCo's and Pinocchio's data, and the table of addresses that compiled code reads.
+
+Everything here is written over by the next step. Nothing here is part of a result, so it is never copied or pickled.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.collision.accuracy import sharpen
+from tangens.collision.rows import geom_records
+from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
+from tangens.contact.base import Point
+from tangens.contact.rigid.assembly.constraints import Constraints
+from tangens.contact.rigid.assembly.contacts import refine_contacts, set_margins
+from tangens.contact.rigid.gradients.contact_motion import ContactMotion
+from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
+from tangens.contact.rigid.solvers.solve import SOLVERS
+from tangens.dynamics.exact import ExactDynamics, write_inputs
+from tangens.dynamics.kinematic_tree import pack_tree
+
+if TYPE_CHECKING:
+    from tangens.contact.rigid.options import RigidContact
+    from tangens.scene import Scene
+
+Array = NDArray[np.float64]
+
+
+class RigidScratch:
+    """What one thread needs to take and differentiate steps of one scene."""
+
+    def __init__(self, scene: Scene, options: RigidContact) -> None:
+        self.dynamics = ExactDynamics(scene.shared_model)
+        m = self.model = _with_contacts(self.dynamics.model, options.margin)
+        d = self.data = mujoco.MjData(m)
+        self.motion = ContactMotion(m)
+        self._inputs = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
+        self.damps_implicitly = self.dynamics.implicit_h > 0.0
+        self.compensates = bool(m.body_gravcomp.any())
+        ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
+        self.has_ties = bool(np.isin(m.eq_type, ties).any())
+        self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
+        self._table = _address_table(scene, options, self.dynamics, m, d)
+        self.addresses = self._table.addresses
+        """What compiled code takes."""
+
+    def prepare(self, x: Point, duration: float) -> int:
+        """Let MuJoCo compute all that a step needs; returns the number of contacts."""
+        m, d = self.model, self.data
+        write_inputs(*self._inputs, *x)
+        nc = self._find_contacts(duration)
+        mujoco.mj_makeM(m, d)
+        if m.ntendon:
+            mujoco.mj_tendon(m, d)
+        mujoco.mj_transmission(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        mujoco.mj_fwdActuation(m, d)
+        return nc
+
+    def place(self, q: Array, v: Array, duration: float) -> int:
+        """Let MuJoCo find the contacts of a configuration; returns their number."""
+        self._inputs[0][:] = q
+        self._inputs[1][:] = v
+        return self._find_contacts(duration)
+
+    def _find_contacts(self, duration: float) -> int:
+        m, d = self.model, self.data
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        set_margins(self.addresses, duration)
+        mujoco.mj_collision(m, d)
+        nc = int(d.ncon)
+        if nc:
+            if "arena" not in self._table:
+                self._table.put("arena", contact_memory(d))
+            if self._curved:
+                refine_contacts(self.addresses, nc, duration)
+        return nc
+
+    def forces_by_parameter(self, name: str, x: Point, a: Array, h: float, regressors: dict[str, Array]) -> Array:
+        """∂(generalised force)/∂parameter at an acceleration, right after the step on the same tape was linearised."""
+        forces = self.dynamics.parameter_forces
+        forces.implicit_h = h if self.damps_implicitly else 0.0
+        return forces.by(name, x.q, x.v, a, regressors)
+
+
+def _address_table(
+    scene: Scene, options: RigidContact, dynamics: ExactDynamics, m: mujoco.MjModel, d: mujoco.MjData
+) -> AddressTable:
+    constraints, layout = Constraints(scene.shared_model), scene.joint_layout
+    plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
+    turning = [(q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True)]
+    normals, faces, corners = hull_tables(m)
+    settings = np.array([
+        options.correction_speed, options.damping, options.tolerance, options.max_iterations,
+        SOLVERS.index(options.solver_name()), constraints.rows, options.margin, options.law, options.arrival,
+    ])  # fmt: skip
+    return AddressTable({
+        "tree": pack_tree(m, dynamics.dampers),
+        "geoms": geom_records(m, scene.parameters["restitution"]),
+        "face_normals": normals, "faces": faces, "corners": corners,
+        "constraints": constraints.packed,
+        "settings": settings,
+        "joints": np.array([*plain, *turning], dtype=np.int64),
+        "elements": dynamics.packed_elements,
+        "geom_gap": m.geom_gap,
+        "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
+        "arena_layout": np.array(contact_layout()),
+        **{name: getattr(d, name) for name in KINEMATICS},
+    })  # fmt: skip
+
+
+def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
+    """A copy that finds contacts up to `margin` apart, and leaves all constraints to us."""
+    m = copy.copy(model)
+    off = mujoco.mjtDisableBit
+    m.opt.disableflags &= ~(int(off.mjDSBL_CONSTRAINT) | int(off.mjDSBL_CONTACT))
+    m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
+    m.geom_gap[:] = min(margin, 1.0)
+    m.geom_margin[:] = 0.0
+    sharpen(m)
+    return m

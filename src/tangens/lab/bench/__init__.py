@@ -1,0 +1,18 @@
+"""Speed, always as a ratio against a peer measured in the same run."""
+
+from __future__ import annotations
+
+from tangens.lab.bench import dynamics, gradients, jacobians, single_level
+from tangens.lab.bench.request import Bench, BenchRequest
+
+__all__ = ["BENCHES", "Bench", "BenchRequest"]
+
+BENCHES: dict[str, Bench] = {
+    "dynamics": Bench(dynamics.run),
+    "gradients": Bench(gradients.run, peers=gradients.PEERS, default_peers=gradients.DEFAULT_PEERS),
+    "jacobians": Bench(
+        jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
+    ),
+    "single-level": Bench(single_level.run, table=single_level.table),
+}
+"""By name."""
