@@ -145,7 +145,7 @@ def test_derivatives_make_room_for_all_pairs_that_are_near() -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"restitution": 0.5}, "inelastic"), ({"frictionloss": 0.1}, "dry friction")],
+    [({"restitution": 0.5}, "restitution"), ({"frictionloss": 0.1}, "dry friction")],
 )
 def test_what_the_model_does_not_know_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     with pytest.raises(tg.SceneError, match=words):
@@ -157,7 +157,7 @@ def test_other_models_refuse_shapes_that_they_do_not_see() -> None:
 
     scene = tg.scenes.cube()
     described = scene.with_shapes({scene.geom_names[-1]: geometry.sphere(0.05)})
-    with pytest.raises(tg.SceneError, match="with_shapes"):
+    with pytest.raises(tg.SceneError, match="shapes of tangens.geometry"):
         tg.Simulator(described, contact="ncp")
     with pytest.raises(tg.OptionError, match="no geom 'nobody'"):
         scene.with_shapes({"nobody": geometry.sphere(0.05)})

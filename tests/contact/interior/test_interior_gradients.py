@@ -154,6 +154,7 @@ def test_the_relaxed_rule_differentiates_the_relaxed_step() -> None:
     assert np.abs(exact["v", "v"] - relaxed["v", "v"]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_scan_of_the_pure_function_is_a_rollout_forward_and_in_reverse() -> None:
     """From a quaternion that is not normalised: the derivative is zero along it."""
     at, T, rng = SITUATIONS["sliding"], 5, np.random.default_rng(0)

@@ -76,6 +76,7 @@ def test_jacobians_are_those_of_the_relaxed_step(pair: tuple[str, str]) -> None:
     assert {key: error for key, error in found.items() if not error < 1e-5} == {}
 
 
+@pytest.mark.slow
 def test_derivatives_by_a_shape_and_batches_of_shapes() -> None:
     scene = tg.load(SCENE).with_shapes({"fixed": SHAPES["half-space"], "free": geo.sphere(0.1)})
     step = tg.Simulator(scene, tg.SingleLevel(relaxation=1e-3, tolerance=1e-7)).engine.function(tg.Exact())
