@@ -74,7 +74,7 @@ def test_noise_is_noted_and_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> No
     def noisy(*args: Any) -> tg.Step:
         out = right(*args)
         v = out.state.v + 1e-8 * rng.normal(size=out.state.v.shape)
-        return tg.Step(tg.State(out.state.q, v), out.contacts, out.solver)
+        return tg.Step(tg.State(out.state.q, v), out.contacts, out.solver, out.tape, owner=out.owner)
 
     monkeypatch.setattr(sim, "step", noisy)
     report = check_gradients(sim, *random_sample(sim.scene, rng))

@@ -76,7 +76,7 @@ def check_gradients(
     scene = simulator.scene
     sample = Sample(state, _vector(u, scene.nu), _vector(tau, scene.nv))
     out = simulator.step(*sample)
-    J = simulator.jacobian(*sample, wrt=wrt)
+    J = simulator.jacobian(out, wrt=wrt)
     free = Simulator(scene).jacobian(*sample, wrt=tuple(name for name in wrt if name in _INPUTS))
     errors, details, notes = dict[str, float](), dict[str, str](), list[str]()
     for name in wrt:
