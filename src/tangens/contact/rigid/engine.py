@@ -27,7 +27,7 @@ from tangens.contact.rigid.gradients.linearization import (
 )
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces
-from tangens.contact.rigid.memory.tape import Solved, inputs_of, read_tape
+from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape
 from tangens.contact.rigid.problem.contact_problem import BOX, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
@@ -47,6 +47,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
+_LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
 
@@ -86,9 +87,17 @@ class RigidEngine(HostEngine):
         """Advance by some time, undoing a share of each overlap."""
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
-        out, memory, next_guess, *numbers = compiled_step(
-            scratch.addresses, nc, _NO_GUESS if guess is None else guess, duration, implicit_h, correction
-        )
+        first = _NO_GUESS if guess is None else guess
+        found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+        for look in range(_LOOKS):
+            if not found[3] or found[5] == math.inf:
+                break
+            more = scratch.look_again(*self._split(found[0]), duration, everywhere=look == _LOOKS - 1)
+            if more < 0:
+                break
+            nc = more
+            found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+        out, memory, next_guess, _, *numbers = found
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
         nq, nv, _ = self._sizes
@@ -96,6 +105,11 @@ class RigidEngine(HostEngine):
         contacts = partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, contacts, report, RigidTape(memory, report), next_guess, self.owner, failed)
+
+    def _split(self, out: Array) -> tuple[Array, Array]:
+        """q⁺ and v⁺ of what the compiled step reports."""
+        nq, nv, _ = self._sizes
+        return out[:nq], out[nq : nq + nv]
 
     # ------------------------------------------------------------------ derivatives
 
@@ -235,7 +249,7 @@ class RigidEngine(HostEngine):
 
     def _by_differences(self, scratch: RigidScratch, memory: Array, responses: Array, c: int) -> Array:
         solved, x = self.solved(memory), self._inputs(memory)
-        scratch.place(x.q, x.v, solved.h)  # the contact is the same one only within the same margins
+        scratch.place_within(x, solved.h, gaps_of(memory, scratch.model.ngeom))  # within others, it is another contact
         return scratch.motion.with_differences(responses, x.q, solved.contacts, c)
 
     def _gravity_compensation(self, scratch: RigidScratch, memory: Array) -> Array:

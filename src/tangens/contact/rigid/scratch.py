@@ -6,6 +6,7 @@ Everything here is written over by the next step. Nothing here is part of a resu
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -17,7 +18,8 @@ from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.rigid.assembly.constraints import Constraints
-from tangens.contact.rigid.assembly.contacts import refine_contacts, set_margins
+from tangens.contact.rigid.assembly.contacts import refine_contacts
+from tangens.contact.rigid.assembly.search import look_ahead, look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
 from tangens.contact.rigid.solvers.solve import SOLVERS
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from tangens.scene import Scene
 
 Array = NDArray[np.float64]
+
+_OVERLAPS = 1e-9  # [m]
 
 
 class RigidScratch:
@@ -53,26 +57,66 @@ class RigidScratch:
         """Let MuJoCo compute all that a step needs; returns the number of contacts."""
         m, d = self.model, self.data
         write_inputs(*self._inputs, *x)
-        nc = self._find_contacts(duration)
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
         mujoco.mj_makeM(m, d)
         if m.ntendon:
             mujoco.mj_tendon(m, d)
         mujoco.mj_transmission(m, d)
         mujoco.mj_fwdVelocity(m, d)
         mujoco.mj_fwdActuation(m, d)
-        return nc
+        look_ahead(self.addresses, duration, duration if self.damps_implicitly else 0.0)
+        return self._find_contacts(duration)
 
     def place(self, q: Array, v: Array, duration: float) -> int:
         """Let MuJoCo find the contacts of a configuration; returns their number."""
         self._inputs[0][:] = q
         self._inputs[1][:] = v
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+        look_around(self.addresses, duration)
         return self._find_contacts(duration)
+
+    def look_again(self, q_next: Array, v_next: Array, duration: float, everywhere: bool) -> int:
+        """Find the contacts of a step again if q⁺ has overlaps that it did not see coming; else −1.
+
+        Only the geoms that ran into each other look further, unless all are to.
+        """
+        m, known = self.model, {(int(a), int(b)) for a, b in self.data.contact.geom}
+        chosen = np.full(m.ngeom, everywhere)
+        chosen[[g for pair in self._overlaps(q_next) - known for g in pair]] = True
+        if not chosen.any():
+            return -1
+        look_further(self.addresses, duration, v_next, chosen)
+        return self._find_contacts(duration)
+
+    def place_within(self, x: Point, duration: float, gaps: Array) -> None:
+        """Find the contacts of a step as it has found them: with these gaps of the geoms."""
+        self.prepare(x, duration)
+        self.model.geom_gap[:] = gaps
+        share_gaps(self.addresses)
+        self._find_contacts(duration)
+
+    def _overlaps(self, q: Array) -> set[tuple[int, int]]:
+        """Pairs of geoms that overlap at a configuration."""
+        m, d = self.model, self._other_data
+        gaps = m.geom_gap.copy()
+        m.geom_gap[:] = 0.0
+        share_gaps(self.addresses)
+        d.qpos[:] = q
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_collision(m, d)
+        m.geom_gap[:] = gaps
+        share_gaps(self.addresses)
+        deep = d.contact.geom[d.contact.dist < -_OVERLAPS]
+        return {(int(a), int(b)) for a, b in deep}
+
+    @cached_property
+    def _other_data(self) -> mujoco.MjData:
+        return mujoco.MjData(self.model)
 
     def _find_contacts(self, duration: float) -> int:
         m, d = self.model, self.data
-        mujoco.mj_kinematics(m, d)
-        mujoco.mj_comPos(m, d)
-        set_margins(self.addresses, duration)
         mujoco.mj_collision(m, d)
         nc = int(d.ncon)
         if nc:
@@ -108,7 +152,9 @@ def _address_table(
         "settings": settings,
         "joints": np.array([*plain, *turning], dtype=np.int64),
         "elements": dynamics.packed_elements,
-        "geom_gap": m.geom_gap,
+        "geom_gap": m.geom_gap, "body_margin": m.body_margin, "pair_gap": m.pair_gap,
+        "pair_geoms": np.stack([m.pair_geom1, m.pair_geom2], axis=1).astype(np.int64),
+        "free": np.zeros(2 * m.nv + int(m.nM)),
         "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
         "arena_layout": np.array(contact_layout()),
         **{name: getattr(d, name) for name in KINEMATICS},
@@ -122,6 +168,6 @@ def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
     m.opt.disableflags &= ~(int(off.mjDSBL_CONSTRAINT) | int(off.mjDSBL_CONTACT))
     m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
     m.geom_gap[:] = min(margin, 1.0)
-    m.geom_margin[:] = 0.0
+    m.geom_margin[:] = m.pair_margin[:] = 0.0
     sharpen(m)
     return m

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from tangens.contact.rigid.assembly.active_set import add_violated, keep_impulses, read_guess, write_guess
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
 from tangens.contact.rigid.assembly.contacts import read_contacts
-from tangens.contact.rigid.assembly.delassus import apply_impulses, set_delassus, set_free_velocity
+from tangens.contact.rigid.assembly.delassus import apply_impulses, set_delassus
+from tangens.contact.rigid.assembly.search import outruns, split_free
 from tangens.contact.rigid.assembly.targets import set_contact_targets
+from tangens.contact.rigid.memory.address_table import FREE, take
 from tangens.contact.rigid.memory.settings import ITERATIONS, SOLVER, TOLERANCE
 from tangens.contact.rigid.memory.tape import record
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, new_workspace, open_kinematics, open_model
@@ -37,16 +39,17 @@ _ROUNDS = 20  # each lets at least one more constraint in, the last one all of t
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def step(
     table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float
-) -> tuple[Array, Array, Array, int, float, float, float, float, int]:
+) -> tuple[Array, Array, Array, bool, int, float, float, float, float, int]:
     """Take a step of duration h with the nc contacts that MuJoCo found, from a guess that may be empty.
 
     Returns what is reported (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts), the tape,
-    and the guess for the next step; then iterations, residual, the violations of Signorini's law, the cones and maximum
-    dissipation, and the method. The residual is infinite if v⁺ is beyond reason.
+    and the guess for the next step; whether v⁺ leads beyond where contacts were looked for; then iterations, residual,
+    the violations of Signorini's law, the cones and maximum dissipation, and the method. The residual is infinite if v⁺
+    is beyond reason.
     """
     model, kin = open_model(table, h, implicit_h, correction), open_kinematics(table)
     w = new_workspace(model, kin, nc)
-    set_free_velocity(model, kin, w)
+    _take_free_velocity(table, w)
     read_contacts(table, w.contacts)
     set_contact_targets(model, kin, w)
     impulses, iterations, error, method = _solve_contacts(model, kin, w, guess)
@@ -58,9 +61,17 @@ def step(
         error = math.inf
     _report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
     return (
-        out, record(table, model, w), write_guess(model, w, impulses), iterations, error, signorini, cone, dissipation,
+        out, record(table, model, w), write_guess(model, w, impulses),
+        outruns(table, model, kin, w.v_next), iterations, error, signorini, cone, dissipation,
         method,
     )  # fmt: skip
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _take_free_velocity(table: IntArray, w: Workspace) -> None:
+    """From where `search.look_ahead` has left it."""
+    v_free, L, d = split_free(take(table, FREE), w.v_free.shape[0])
+    w.v_free[:], w.v_next[:], w.L[:], w.d[:] = v_free, v_free, L, d
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -1,8 +1,7 @@
-"""Where contacts are looked for, and how they come from MuJoCo's memory."""
+"""How contacts come from MuJoCo's memory."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numba
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import point_rows
 from tangens.contact.rigid.assembly.tangents import set_tangents
-from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, GEOM_GAP, take
-from tangens.contact.rigid.memory.settings import MARGIN
+from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
 
@@ -24,27 +22,6 @@ Records = NDArray[np.void]
 # Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last three count in int32.
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, DIMENSION, STRIDE32 = range(8)
 _REFINED = 2e-3  # contacts that come so close within the step are worth correcting [m]
-_MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
-
-
-@numba.njit(cache=True, error_model="numpy")
-def set_margins(table: IntArray, h: float) -> None:
-    """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
-    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
-    dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
-    gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
-    nv, ahead = dofs.shape[0], _AHEAD * h
-    before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    propagate_velocities(dofs, kin.cdof, kin.v, before, after)
-    for g in range(geoms.shape[0]):
-        body = bodies[geoms[g].body]
-        k, speed = body.last_dof, 0.0
-        if k >= 0:
-            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
-            a, b, c = after[k, 0], after[k, 1], after[k, 2]
-            u, v, w = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
-            speed = math.sqrt(u * u + v * v + w * w) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
-        gap[g] = min(most, _MARGIN + ahead * speed)
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -17,9 +17,9 @@ _WORTH_BLAS = 1000  # numbers in the rows
 
 
 @numba.njit(cache=True, error_model="numpy")
-def set_free_velocity(model: Model, kin: Kinematics, w: Workspace) -> None:
-    """(M + h·D)(v_free − v) = h·(forces), and the factors of M + h·D."""
-    dofs, v, v_free, h = model.dofs, kin.v, w.v_free, model.h
+def set_free_velocity(model: Model, kin: Kinematics, v_free: Array, L: Array, d: Array) -> None:
+    """(M + h·D)(v_free − v) = h·(forces), and the factors L and d of M + h·D."""
+    dofs, v, h = model.dofs, kin.v, model.h
     passive, actuation, bias, tau = kin.passive, kin.actuation, kin.bias, kin.tau
     nv = v.shape[0]
     extra = np.empty(nv)
@@ -27,11 +27,10 @@ def set_free_velocity(model: Model, kin: Kinematics, w: Workspace) -> None:
         damper, speed = dofs[i].damper, abs(v[i])
         extra[i] = model.implicit_h * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
         v_free[i] = h * (passive[i] + actuation[i] - bias[i] + tau[i])
-    tree_solve.factor(dofs, model.column, kin.M, extra, w.L, w.d)
-    tree_solve.solve(dofs, model.column, w.L, w.d, v_free)
+    tree_solve.factor(dofs, model.column, kin.M, extra, L, d)
+    tree_solve.solve(dofs, model.column, L, d, v_free)
     for i in range(nv):
         v_free[i] += v[i]
-        w.v_next[i] = v_free[i]
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -24,19 +24,20 @@ IntArray = NDArray[np.int64]
 
 _OURS = (
     "tree", "geoms", "face_normals", "faces", "corners", "constraints", "settings", "joints", "gravity", "elements",
-    "geom_gap", "arena_layout", "arena",
+    "body_margin", "pair_gap", "pair_geoms", "free", "arena_layout", "arena",
 )  # fmt: skip
 KINEMATICS = (
     "qpos", "qvel", "ctrl", "qfrc_applied", "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos",
     "xquat", "qfrc_passive", "qfrc_actuator", "qfrc_bias",
 )  # fmt: skip
 """Arrays of `mujoco.MjData` that a step reads, in the order of a tape."""
-_NAMES = _OURS + KINEMATICS
+_NAMES = (*_OURS, *KINEMATICS, "geom_gap")
 (
-    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, GEOM_GAP, ARENA_LAYOUT,
-    ARENA,
+    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, BODY_MARGIN,
+    PAIR_GAP, PAIR_GEOMS, FREE, ARENA_LAYOUT, ARENA,
 ) = range(len(_OURS))  # fmt: skip
 FIRST_OF_KINEMATICS = len(_OURS)
+GEOM_GAP = FIRST_OF_KINEMATICS + len(KINEMATICS)
 
 
 class AddressTable:

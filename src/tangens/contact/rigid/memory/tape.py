@@ -1,6 +1,7 @@
 """A tape: all that the derivative of one step needs, as one plain array.
 
-    header | MuJoCo's arrays, in the order of `address_table.KINEMATICS` | the solved workspace, without its spare room
+    header | MuJoCo's arrays, in the order of `address_table.KINEMATICS` | how far geoms looked for contacts |
+    the solved workspace, without its spare room
 
 It is written once, when the step has been solved, and only read afterwards: derivatives work on views of it, so they
 cannot depend on what was asked in between, and any thread can take them.
@@ -34,7 +35,7 @@ Records = NDArray[np.void]
 CONTACTS, BLOCKS, ROWS, DURATION, IMPLICIT, CORRECTION, WORKSPACE = range(7)
 """Entries of the header: numbers of contacts, blocks and rows; settings of the step; where the workspace begins."""
 _HEADER = 8
-_ARRAYS = len(KINEMATICS)
+_ARRAYS = len(KINEMATICS) + 1
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -113,6 +114,12 @@ def read_tape(tape: Array, nv: int, entries: int) -> Solved:
         float(tape[DURATION]), memory[2:a].view(CONTACT_RECORD), memory[a:b].view(BLOCK), memory[b + nv : b + 2 * nv],
         memory[c : c + n * nv].reshape(n, nv), memory[e + n : e + 2 * n], memory[e + 2 * n : e + 3 * n],
     )  # fmt: skip
+
+
+def gaps_of(tape: Array, ngeom: int) -> Array:
+    """How far each geom looked for contacts [m]."""
+    start = int(tape[WORKSPACE])
+    return tape[start - ngeom : start]
 
 
 def inputs_of(tape: Array, nq: int, nv: int, nu: int) -> tuple[Array, Array, Array, Array]:

@@ -1,0 +1,115 @@
+"""How far contacts are looked for: as far as geoms can come within a step.
+
+A step looks ahead with the velocity it starts from and with the free velocity, which knows the forces that act in it.
+Contacts may send a geom elsewhere, so its reach is compared with v⁺ afterwards (`outruns`), and where it was too short,
+the scratch looks again. MuJoCo adds up the gaps of two geoms; its mid phase looks at the margins of bodies.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.rigid.assembly.delassus import set_free_velocity
+from tangens.contact.rigid.memory.address_table import BODY_MARGIN, FREE, GEOM_GAP, PAIR_GAP, PAIR_GEOMS, take
+from tangens.contact.rigid.memory.settings import MARGIN
+from tangens.contact.rigid.memory.views import Kinematics, Model, open_kinematics, open_model
+from tangens.dynamics.kinematic_tree import propagate_velocities
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_NEAR, _AHEAD = 5e-4, 1.5  # each geom looks so far [m], and so many steps ahead
+
+
+@numba.njit(cache=True, error_model="numpy")
+def look_ahead(table: IntArray, h: float, implicit_h: float) -> None:
+    """Compute the free velocity of a step, and set margins by it and by v."""
+    model, kin = open_model(table, h, implicit_h, 0.0), open_kinematics(table)
+    nv, free = kin.v.shape[0], take(table, FREE)
+    v_free, L, d = split_free(free, nv)
+    set_free_velocity(model, kin, v_free, L, d)
+    reach = np.zeros(model.geoms.shape[0])
+    add_reach(model, kin, kin.v, reach)
+    add_reach(model, kin, v_free, reach)
+    _set_margins(table, model, reach)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def split_free(free: Array, nv: int) -> tuple[Array, Array, Array]:
+    """The free velocity, and the factors of M + h·D, in the memory that `look_ahead` fills."""
+    end = free.shape[0] - nv
+    return free[:nv], free[nv:end], free[end:]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def look_around(table: IntArray, h: float) -> None:
+    """Set margins by v alone."""
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
+    reach = np.zeros(model.geoms.shape[0])
+    add_reach(model, kin, kin.v, reach)
+    _set_margins(table, model, reach)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bool_]) -> None:
+    """Let some geoms look as far as v⁺ takes them, whatever the largest margin."""
+    model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
+    gap, reach = take(table, GEOM_GAP), np.zeros(model.geoms.shape[0])
+    add_reach(model, kin, v_next, reach)
+    add_reach(model, kin, kin.v, reach)
+    add_reach(model, kin, take(table, FREE)[: kin.v.shape[0]], reach)
+    for g in range(gap.shape[0]):
+        if chosen[g]:
+            gap[g] = max(gap[g], _NEAR + _AHEAD * reach[g])
+    share_gaps(table)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def outruns(table: IntArray, model: Model, kin: Kinematics, v_next: Array) -> bool:
+    """Whether some geom moves further at v⁺ than it has looked for contacts."""
+    gap, reach = take(table, GEOM_GAP), np.zeros(model.geoms.shape[0])
+    add_reach(model, kin, v_next, reach)
+    return bool((reach > gap).any())
+
+
+@numba.njit(cache=True, error_model="numpy")
+def add_reach(model: Model, kin: Kinematics, v: Array, reach: Array) -> None:
+    """How far no point of a geom moves within the step at a velocity; the larger of that and what `reach` holds [m]."""
+    dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
+    nv = dofs.shape[0]
+    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    propagate_velocities(dofs, kin.cdof, v, before, after)
+    for g in range(geoms.shape[0]):
+        body = bodies[geoms[g].body]
+        k = body.last_dof
+        if k >= 0:
+            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
+            a, b, c = after[k, 0], after[k, 1], after[k, 2]
+            vx, vy, vz = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
+            speed = math.sqrt(vx * vx + vy * vy + vz * vz) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
+            reach[g] = max(reach[g], model.h * speed)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _set_margins(table: IntArray, model: Model, reach: Array) -> None:
+    gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
+    for g in range(gap.shape[0]):
+        gap[g] = min(most, _NEAR + _AHEAD * reach[g])
+    share_gaps(table)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def share_gaps(table: IntArray) -> None:
+    """Let bodies and explicit pairs look as far as their geoms do."""
+    model, gap = open_model(table, 0.0, 0.0, 0.0), take(table, GEOM_GAP)
+    margin, pair_gap, pair = take(table, BODY_MARGIN), take(table, PAIR_GAP), take(table, PAIR_GEOMS).view(np.int64)
+    margin[:] = 0.0
+    for g in range(gap.shape[0]):
+        b = model.geoms[g].body
+        margin[b] = max(margin[b], gap[g])
+    for p in range(pair_gap.shape[0]):
+        pair_gap[p] = gap[pair[2 * p]] + gap[pair[2 * p + 1]]
