@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -67,6 +67,9 @@ class SolverReport(NamedTuple):
     method: str = ""
     """What found the impulses, if there were any: for `ncp` "newton" or "admm"; for `lcp` "guess" (all contacts did
     as in the step before), "pivoting" or, where that failed, "fallback"."""
+    relaxed: float = 0.0
+    """Where overlaps or errors of equalities cannot be undone within the step, the step is that of the closest problem
+    that can be solved: how far the velocities it asks for had to be relieved [m/s]. 0 where nothing was."""
 
     @property
     def failed(self) -> bool:
@@ -86,8 +89,34 @@ class SolverReport(NamedTuple):
                 f"the contact solver stopped after {self.iterations} iterations with a residual of "
                 f"{self.residual:.2g}: the result is the best found, not the solution"
             )
+        if self.relaxed:
+            return (
+                "converged; overlaps that nothing can undo were relieved: they part up to "
+                f"{self.relaxed:.2g} m/s slower than asked"
+            )
         return "converged"
 
+
+class Switch(NamedTuple):
+    """The nearest place where a law of contact switches, and with it the derivative."""
+
+    distance: float
+    """How far a velocity is from it [m/s, rad/s]: infinite where a model has no switches."""
+    kind: str
+    """"contact" (closes or opens), "friction" (begins or ceases to slide), "limit" or "dry friction"."""
+    where: str
+    """Whose law it is: the two geoms, or the joint or tendon."""
+    step: int | None = None
+    """Which step of a trajectory."""
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.distance):
+            return "no switch"
+        step = "" if self.step is None else f" in step {self.step}"
+        return f"{self.kind} of {self.where}{step}, {self.distance:.2g} m/s away"
+
+
+NO_SWITCH = Switch(math.inf, "", "")
 
 EXPLICIT = SolverReport(converged=True, iterations=0, residual=0.0)
 """The report of a step that needs no iterative solver."""
@@ -190,7 +219,7 @@ class Jacobian(Mapping[tuple[str, str], Array]):
     asked for, are in the order of `Step.contacts`: `J["force", "q"]` is (n, 3, nv).
     """
 
-    __slots__ = ("_force", "_inputs", "_solver", "unique")
+    __slots__ = ("_force", "_inputs", "_solver", "_switch", "unique")
 
     def __init__(
         self,
@@ -205,6 +234,24 @@ class Jacobian(Mapping[tuple[str, str], Array]):
         """False where the contact laws leave v⁺ itself open (a box wedged in, a plate spinning on many points): then
         these are the derivatives of one answer among many."""
         self._solver = solver
+        self._switch: Switch | Callable[[], Switch] = NO_SWITCH
+
+    def with_switch(self, switch: Callable[[], Switch]) -> Jacobian:
+        """The same, with the way to find the nearest switch when somebody asks."""
+        self._switch = switch
+        return self
+
+    @property
+    def switch(self) -> Switch:
+        """The nearest switch of a contact law: closer to it than changes of interest, this is one side of the truth."""
+        if not isinstance(self._switch, Switch):
+            self._switch = self._switch()
+        return self._switch
+
+    @property
+    def converged(self) -> bool:
+        """Whether the step did, see `solver`."""
+        return self.solver.converged
 
     @property
     def solver(self) -> SolverReport:
@@ -314,3 +361,10 @@ class Gradients:
     """Whether every step on the way did: `trajectory.solver` says which did not."""
     unique: bool = True
     """Whether every v⁺ on the way was, see `Jacobian.unique`."""
+    find_switch: Callable[[], Switch] = field(default=lambda: NO_SWITCH, repr=False)
+    """How `switch` is found when somebody asks."""
+
+    @cached_property
+    def switch(self) -> Switch:
+        """The nearest switch of a contact law on the way, see `Jacobian.switch`, and the step that has it."""
+        return self.find_switch()

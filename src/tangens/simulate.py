@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeGuard
 
 import numba
@@ -13,7 +14,7 @@ from tangens.contact import ContactModel, contact_model
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.rules import Exact, GradientRule, gradient_rule
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
-from tangens.results import Gradients, Jacobian, StateGradient, Step, Trajectory
+from tangens.results import NO_SWITCH, Gradients, Jacobian, StateGradient, Step, Switch, Trajectory
 from tangens.scene import Scene
 from tangens.state import State, all_finite, as_vector
 
@@ -128,7 +129,8 @@ class Simulator:
             raise OptionError("a step's result brings its own u and tau: give them with a State only")
         if step.tape is None:
             raise StateError("this step came without a tape: take it again, or use the trajectory it is part of")
-        return self.engine.jacobian(step.tape, wrt, with_force, rule)
+        J = self.engine.jacobian(step.tape, wrt, with_force, rule)
+        return J.with_switch(partial(self.engine.switch, step.tape))
 
     def rollout(
         self,
@@ -217,7 +219,16 @@ class Simulator:
                 totals[name] += back[name]
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
             converged, unique = converged and step.solver.converged, unique and certain
-        return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, unique)
+        nearest = partial(self._nearest_switch, trajectory)
+        return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, unique, nearest)
+
+    def _nearest_switch(self, trajectory: Trajectory) -> Switch:
+        """Of all steps of a trajectory."""
+        near = NO_SWITCH
+        for t, step in self._backwards(trajectory):
+            own = self.engine.switch(step.tape)
+            near = own._replace(step=t) if own.distance < near.distance else near
+        return near
 
     def _backwards(self, trajectory: Trajectory) -> Iterator[tuple[int, Step]]:
         """The steps of a trajectory from the last to the first, with their tapes; those without are taken again."""

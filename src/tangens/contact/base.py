@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.capabilities import EVERYTHING, refuse_unsupported
 from tangens.contact.rules import Exact, GradientRule
-from tangens.results import Jacobian, Owner, Step
+from tangens.results import NO_SWITCH, Jacobian, Owner, Step, Switch
 
 if TYPE_CHECKING:
     from tangens.scene import Scene
@@ -71,6 +71,10 @@ class Engine(ABC):
         self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """∂L/∂(q, v, u, tau) and by each parameter in `wrt`; and whether v⁺ was unique."""
+
+    def switch(self, tape: Any) -> Switch:
+        """The nearest switch of a law in the step that left the tape; none unless the model has some."""
+        return NO_SWITCH
 
     @abstractmethod
     def function(self, rule: GradientRule) -> PureStep:

@@ -16,12 +16,13 @@ import numpy as np
 from lxml import etree
 
 from tangens.errors import OptionError, SceneError
-from tangens.scene.scene import Scene
+from tangens.scene.scene import Scene, keep_small_offsets
 from tangens.scene.support import check_support
 from tangens.scene.urdf import urdf_spec
 from tangens.scene.validate import check_model
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FAR_BELOW = 100.0  # [m]
 _FIRST_TAG = re.compile(r"<\s*([A-Za-z_][\w:.-]*)")
 
 
@@ -40,7 +41,8 @@ def load(
     Args:
         source: path of an MJCF or URDF file (or a compiled .mjb), XML text, an `MjSpec` or an `MjModel`.
         floating_base: let the robot's root body move freely.
-        ground: add a horizontal floor; a number is its height.
+        ground: add a horizontal floor, at height 0 or under the lowest point of a robot that floats below it; a number
+            is its height.
         motors: add a motor to each hinge and slide that no actuator drives, limited to the joint's effort; for URDF,
             which has no actuators.
         ignore: features that affect the motion and that tangens does not simulate, to be switched off instead
@@ -67,10 +69,11 @@ def load(
                 model = spec
             else:
                 _drop_decoration(spec)
-                _add_options(spec, floating_base, height, motors)
+                _add_options(spec, floating_base, height, motors, under=ground is True)
                 for body in spec.bodies:
                     body.simple = 0  # keep the mass matrix's structure valid for any centre of mass
                 model = spec.compile()
+    keep_small_offsets(model)
     check_support(model, ignore, file)
     check_model(model, file)
     return Scene(model, source=file)
@@ -157,7 +160,7 @@ def _ground_height(ground: object) -> float | None:
     return float(ground)
 
 
-def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None, motors: bool) -> None:
+def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None, motors: bool, *, under: bool) -> None:
     if floating_base:
         roots = [body for body in spec.worldbody.bodies if not len(body.joints)]
         if len(roots) != 1 or len(spec.worldbody.bodies) != 1:
@@ -168,6 +171,9 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None,
             )
         roots[0].add_freejoint(name=_free_name("floating_base", spec.joints))
     if ground is not None:
+        floats = any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in spec.joints)
+        if under and floats:
+            ground = min(0.0, _lowest_point(spec))
         spec.worldbody.add_geom(
             name=_free_name("ground", spec.geoms),
             type=mujoco.mjtGeom.mjGEOM_PLANE,
@@ -185,6 +191,19 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None,
                 if joint.actfrcrange[0] < joint.actfrcrange[1]:
                     motor.ctrlrange = joint.actfrcrange
                     motor.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
+
+
+def _lowest_point(spec: mujoco.MjSpec) -> float:
+    """Height of the lowest point of all geoms that can touch, in the reference pose; infinite without any."""
+    probe = spec.copy()
+    probe.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, -_FAR_BELOW])
+    m = probe.compile()
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    floor = int(np.argmin(np.where(m.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE), m.geom_pos[:, 2], np.inf)))
+    touching = ((m.geom_contype != 0) | (m.geom_conaffinity != 0)) & (m.body_weldid[m.geom_bodyid] != 0)
+    above = [mujoco.mj_geomDistance(m, d, floor, int(g), 2 * _FAR_BELOW, None) for g in np.flatnonzero(touching)]
+    return min(above, default=np.inf) - _FAR_BELOW
 
 
 def _free_name(wanted: str, elements: Iterable[Any]) -> str:

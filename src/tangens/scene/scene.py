@@ -258,12 +258,16 @@ def _declared_restitution(m: mujoco.MjModel, file: str) -> Array:
     return out
 
 
+def keep_small_offsets(m: mujoco.MjModel) -> None:
+    """MuJoCo takes a centre of mass within a micrometre of the origin to be there; steps and derivatives do not."""
+    m.body_sameframe[(m.body_ipos != 0.0).any(axis=1)] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
+
+
 def _refresh_constants(m: mujoco.MjModel) -> None:
     """Let MuJoCo update what it derives from the inertial parameters."""
     try:
         mujoco.mj_setConst(m, mujoco.MjData(m))
-        # MuJoCo takes a centre of mass within a micrometre of the origin to be there; derivatives do not.
-        m.body_sameframe[(m.body_ipos != 0.0).any(axis=1)] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
+        keep_small_offsets(m)
     except mujoco.FatalError as error:
         simple = next((b for b in range(1, m.nbody) if m.body_simple[b]), 0)
         raise SceneError(

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.host_engine import HostEngine
+from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.gradients.complementarity_aware import with_touching_contacts, with_wanted_modes
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
 from tangens.contact.rigid.gradients.contact_motion import EXACT
@@ -27,7 +29,9 @@ from tangens.contact.rigid.gradients.linearization import (
 )
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces
-from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape
+from tangens.contact.rigid.gradients.relief import add_relief_slopes, by_constraint, relief_of
+from tangens.contact.rigid.gradients.switches import nearest_switch
+from tangens.contact.rigid.memory.tape import RELAXED, Solved, gaps_of, inputs_of, read_tape
 from tangens.contact.rigid.problem.contact_problem import BOX, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
@@ -35,7 +39,8 @@ from tangens.contact.rigid.step import step as compiled_step
 from tangens.contact.rules import ComplementarityAware, ContinuousBounce, FixedContacts, GradientRule, Randomized
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable
-from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step
+from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step, Switch
+from tangens.scene.support import element_name
 from tangens.state import State
 
 if TYPE_CHECKING:
@@ -47,6 +52,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
+_NO_RELIEF = np.zeros(0)
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
@@ -88,7 +94,7 @@ class RigidEngine(HostEngine):
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
-        found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+        found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction, _NO_RELIEF)
         for look in range(_LOOKS):
             if not found[3] or found[5] == math.inf:
                 break
@@ -96,15 +102,38 @@ class RigidEngine(HostEngine):
             if more < 0:
                 break
             nc = more
-            found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+            found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction, _NO_RELIEF)
+        relaxed = 0.0
+        if not found[5] <= self._options.tolerance and found[5] < math.inf:
+            found, relaxed = self._relaxed(scratch, nc, found, duration, implicit_h, correction)
         out, memory, next_guess, _, *numbers = found
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
         nq, nv, _ = self._sizes
-        report = partial(_report, self._options.tolerance, *numbers)
+        report = partial(_report, self._options.tolerance, relaxed, *numbers)
         contacts = partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, contacts, report, RigidTape(memory, report), next_guess, self.owner, failed)
+
+    def _relaxed(
+        self, scratch: RigidScratch, nc: int, unsolved: Any, duration: float, implicit_h: float, correction: float
+    ) -> tuple[Any, float]:
+        """The step again with its targets relieved, if they ask for too much; and by how much they are [m/s].
+
+        Where friction holds what is left, as in a narrow wedge, overlaps are left as they are.
+        """
+        relief, rows, blocks = relief_of(scratch.addresses, unsolved[1])
+        most = float(np.abs(relief.s).max(initial=0.0))
+        if most > self._options.tolerance:
+            by_row = by_constraint(relief, rows, blocks, nc, scratch.constraints)
+            found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, correction, by_row)
+            if found[5] <= self._options.tolerance:
+                return found, most
+        if correction > 0.0 and relief.asked > self._options.tolerance:
+            found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, 0.0, _NO_RELIEF)
+            if found[5] <= self._options.tolerance:
+                return found, relief.asked
+        return unsolved, 0.0
 
     def _split(self, out: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ of what the compiled step reports."""
@@ -113,6 +142,14 @@ class RigidEngine(HostEngine):
 
     # ------------------------------------------------------------------ derivatives
 
+    def switch(self, tape: Any) -> Switch:
+        """The nearest switch of a contact law, a limit or dry friction in the step that left the tape."""
+        with self.scratch() as scratch:
+            solved = self.solved(tape.memory)
+            namer = partial(_block_name, scratch.model, Constraints(self.scene.shared_model), solved.contacts)
+            near, _ = nearest_switch(scratch.addresses, tape.memory, solved, self._options.correction_speed, namer)
+        return near
+
     def differentiate(
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
     ) -> Jacobian:
@@ -120,7 +157,7 @@ class RigidEngine(HostEngine):
         memory, (_, nv, nu) = tape.memory, self._sizes
         by_state = np.empty((3, 2, *self._square))
         by_u = np.empty((2, nv, nu)) if "u" in wrt else self._no_u
-        if with_force or not _INPUTS.issuperset(wrt):
+        if with_force or memory[RELAXED] or not _INPUTS.issuperset(wrt):
             J = self._jacobian_in_parts(scratch, tape, wrt, with_force, rule, by_state, by_u)
         else:
             responses, gravcomp = self._responses(scratch, memory, rule), self._gravity_compensation(scratch, memory)
@@ -142,6 +179,7 @@ class RigidEngine(HostEngine):
         blocks = dict(_StateBlocks(by_state, by_u, tuple(name for name in wrt if name in _INPUTS)))
         force: dict[str, Array] = {}
         solved, integrate = self.solved(memory), self.integration(lin.v_next, memory)
+        nc = len(solved.contacts)
         open_forces = self._redundant_forces(scratch, memory, responses, lin, solved) if with_force else None
         for name, (R, C) in self._terms(scratch, memory, responses, wrt, lin).items():
             shape, size = R.shape[1:], math.prod(R.shape[1:])
@@ -155,7 +193,7 @@ class RigidEngine(HostEngine):
                     by_null = open_forces.by_configuration() if name == "q" else None
                     d_impulse = open_forces.completed(d_impulse, by_null)
                 turn = lin.turn if name == "q" else None
-                force[name] = ContactForces.of(solved).derivative(lin.active, d_impulse, turn).reshape(-1, 3, *shape)
+                force[name] = ContactForces.of(solved).derivative(lin.active, d_impulse, turn).reshape(nc, 3, *shape)
         chosen = {name: blocks[name] for name in wrt}
         return Jacobian(chosen, force if with_force else None, not lin.ambiguous, tape.report)
 
@@ -230,6 +268,8 @@ class RigidEngine(HostEngine):
         while lin.unknown >= 0:
             responses = self._by_differences(scratch, memory, responses, lin.unknown)
             lin = linearize(scratch.addresses, memory, responses, gravcomp, with_u, with_turn)
+        if memory[RELAXED]:
+            lin = add_relief_slopes(scratch.addresses, memory, responses, lin)
         return lin, responses
 
     def solved(self, memory: Array) -> Solved:
@@ -271,6 +311,11 @@ class RigidEngine(HostEngine):
         m, nv = len(lin.active), len(x.v)
         regressors: dict[str, Array] = {}
         for name in names:
+            if memory[RELAXED] and name in ("size", "placement"):
+                raise NotDifferentiable(
+                    f"overlaps that cannot be undone were relieved in this step, which has no derivative by {name}: "
+                    "take the overlap out of the pose, or exclude the pair from collision"
+                )
             if name in ("q", "v"):
                 out[name] = lin.R["qv".index(name)], through_B(lin, lin.K["qv".index(name)])
             elif name in ("tau", "u"):
@@ -344,9 +389,10 @@ def through_B(lin: Linearization, X: Array) -> Array:  # noqa: N802
 
 
 def _report(
-    tolerance: float, iterations: int, error: float, signorini: float, cone: float, dissipation: float, method: int
-) -> SolverReport:
-    return SolverReport(error <= tolerance, iterations, error, signorini, cone, dissipation, METHODS[method])
+    tolerance: float, relaxed: float, iterations: int, error: float, signorini: float, cone: float, dissipation: float,
+    method: int,
+) -> SolverReport:  # fmt: skip
+    return SolverReport(error <= tolerance, iterations, error, signorini, cone, dissipation, METHODS[method], relaxed)
 
 
 def _contacts(found: Array, n: int) -> Contacts:
@@ -355,3 +401,13 @@ def _contacts(found: Array, n: int) -> Contacts:
     geom = found[11 * n : 13 * n].reshape(n, 2).astype(np.int64)
     position, normal, force = (found[a * n : (a + 3) * n].reshape(n, 3) for a in (0, 3, 7))
     return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
+
+
+def _block_name(m: mujoco.MjModel, constraints: Constraints, contacts: Records, block: np.void) -> str:
+    """The two geoms of a contact, or the joint or tendon of a limit or of dry friction."""
+    source = int(block["source"])
+    if source >= 0:
+        one, two = (element_name(m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in contacts["geom"][source])
+        return f"{one} and {two}"
+    kind, index = constraints.owners[-1 - source]
+    return element_name(m, kind, index)

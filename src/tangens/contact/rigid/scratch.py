@@ -49,7 +49,10 @@ class RigidScratch:
         ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
         self.has_ties = bool(np.isin(m.eq_type, ties).any())
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
-        self._table = _address_table(scene, options, self.dynamics, m, d)
+        constraints = Constraints(scene.shared_model)
+        self.constraints = constraints.count
+        """How many there are besides contact."""
+        self._table = _address_table(scene, options, constraints, self.dynamics, m, d)
         self.addresses = self._table.addresses
         """What compiled code takes."""
 
@@ -134,9 +137,10 @@ class RigidScratch:
 
 
 def _address_table(
-    scene: Scene, options: RigidContact, dynamics: ExactDynamics, m: mujoco.MjModel, d: mujoco.MjData
-) -> AddressTable:
-    constraints, layout = Constraints(scene.shared_model), scene.joint_layout
+    scene: Scene, options: RigidContact, constraints: Constraints, dynamics: ExactDynamics, m: mujoco.MjModel,
+    d: mujoco.MjData,
+) -> AddressTable:  # fmt: skip
+    layout = scene.joint_layout
     plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
     turning = [(q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True)]
     normals, faces, corners = hull_tables(m)

@@ -24,23 +24,26 @@ from tangens.contact.rigid.memory.tape import record
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, new_workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import BREAKING, violations, yield_to_limits
 from tangens.contact.rigid.solvers.methods import NOTHING
-from tangens.contact.rigid.solvers.solve import solve
+from tangens.contact.rigid.solvers.solve import solve_easy, solve_hard
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import quat_exp, quat_multiply
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_IMPATIENCE = 300  # iterations after which overlaps are no longer insisted on
 _FASTEST = 1e8  # a velocity beyond this comes of a motion that diverged [m/s, rad/s]
-_ROUNDS = 20  # each lets at least one more constraint in, the last one all of them
+_ROUNDS = 10  # each lets all in that the last answer violates, in the end all that there are
+_WIDE = 2.0  # hard problems are for all whose velocity is below so many times the largest one
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def step(
-    table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float
+    table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float, relief: Array
 ) -> tuple[Array, Array, Array, bool, int, float, float, float, float, int]:
     """Take a step of duration h with the nc contacts that MuJoCo found, from a guess that may be empty.
+
+    `relief` is what targets are relaxed by: three numbers for each contact, six for each other constraint, or none.
+    With some, all contacts and limits take part.
 
     Returns what is reported (q⁺, v⁺, then positions, normals, gaps, forces, modes and geoms of the contacts), the tape,
     and the guess for the next step; whether v⁺ leads beyond where contacts were looked for; then iterations, residual,
@@ -52,7 +55,7 @@ def step(
     _take_free_velocity(table, w)
     read_contacts(table, w.contacts)
     set_contact_targets(model, kin, w)
-    impulses, iterations, error, method = _solve_contacts(model, kin, w, guess)
+    impulses, iterations, error, method = _solve_contacts(model, kin, w, guess, relief)
     nb, n = w.counts[0], w.counts[1]
     signorini, cone, dissipation = violations(w.blocks[:nb], w.impulse, w.sigma)
     yield_to_limits(w.G[: n * n].reshape(n, n), w.blocks[:nb])
@@ -61,7 +64,7 @@ def step(
         error = math.inf
     _report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
     return (
-        out, record(table, model, w), write_guess(model, w, impulses),
+        out, record(table, model, w, relief.shape[0] > 0), write_guess(model, w, impulses),
         outruns(table, model, kin, w.v_next), iterations, error, signorini, cone, dissipation,
         method,
     )  # fmt: skip
@@ -75,7 +78,9 @@ def _take_free_velocity(table: IntArray, w: Workspace) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _solve_contacts(model: Model, kin: Kinematics, w: Workspace, guess: Array) -> tuple[Array, int, float, int]:
+def _solve_contacts(
+    model: Model, kin: Kinematics, w: Workspace, guess: Array, relief: Array
+) -> tuple[Array, int, float, int]:
     """Find v⁺: solve for those who take part, add whom the answer violates, and again, until nobody joins.
 
     Returns the impulses by contact and constraint, iterations, residual and method.
@@ -84,33 +89,38 @@ def _solve_contacts(model: Model, kin: Kinematics, w: Workspace, guess: Array) -
     tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
     impulses, limits = np.zeros(3 * nc + 6 * ns), np.zeros(2 * ns, dtype=np.int64)
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    everyone = relief.shape[0] > 0
+    if not everyone:
+        relief = np.zeros_like(impulses)
     read_guess(model, w, guess, impulses, limits)
     propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
-    add_violated(model, kin, w, after, limits, False)
-    iterations, error, method, turn, insists = 0, 0.0, NOTHING, 0, model.correction != 0.0
-    while True:
-        build_rows(model, kin, w, limits, impulses)
+    add_violated(model, kin, w, after, limits, relief, np.inf if everyone else -tolerance)
+    iterations, error, method, hard = 0, 0.0, NOTHING, False
+    for turn in range(_ROUNDS):
+        last = turn >= _ROUNDS - 2
+        build_rows(model, kin, w, limits, impulses, relief)
         nb, n = w.counts[0], w.counts[1]
         if n == 0:
             break
         set_delassus(model, w)
-        taken, error, how = solve(
-            w.G[: n * n].reshape(n, n), w.g[:n], w.blocks[:nb], w.impulse[:n], w.sigma[:n],
-            min(_IMPATIENCE, most) if insists else most, tolerance, int(model.settings[SOLVER]),
-        )  # fmt: skip
-        iterations, method, turn = iterations + taken, max(method, how), turn + 1
+        G, blocks = w.G[: n * n].reshape(n, n), w.blocks[:nb]
+        solver, g, impulse, sigma = int(model.settings[SOLVER]), w.g[:n], w.impulse[:n], w.sigma[:n]
+        if hard:
+            taken, error, how = solve_hard(G, g, blocks, impulse, sigma, most, tolerance, solver)
+        else:
+            taken, error, how = solve_easy(G, g, blocks, impulse, sigma, most, tolerance, solver)
+        iterations, method = iterations + taken, max(method, how)
+        if not error <= tolerance and not hard:
+            hard = True  # and worth solving once: with all that velocities like these could reach
+            add_violated(model, kin, w, after, limits, relief, np.inf if last else _WIDE * np.abs(g).max())
+            continue
         apply_impulses(model, w)
         keep_impulses(w, impulses)
         propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
-        if add_violated(model, kin, w, after, limits, turn == _ROUNDS - 1) > 0 and turn < _ROUNDS:
-            continue
-        if error <= tolerance or not insists:
+        slack = np.inf if turn == _ROUNDS - 3 else -tolerance
+        if last or not add_violated(model, kin, w, after, limits, relief, slack):
             break
-        # Overlaps that limits or other bodies keep from being undone have no solution: leave them as they are.
-        insists, model.correction, turn = False, 0.0, 0
-        impulses[:] = 0.0
-        set_contact_targets(model, kin, w)
-        add_violated(model, kin, w, after, limits, False)
+        hard = hard and not error <= tolerance
     return impulses, iterations, error, method
 
 

@@ -10,8 +10,6 @@ contact, its two geoms and three impulses.
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,6 @@ from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_valu
 from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, LINE_LIMIT
 from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.assembly.targets import limit_target
-from tangens.contact.rigid.memory.settings import TOLERANCE
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import LIMIT
 
@@ -30,12 +27,18 @@ Records = NDArray[np.void]
 
 
 @numba.njit(cache=True, error_model="numpy")
-def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, everyone: bool) -> int:
-    """Let contacts and limits that v⁺ violates take part, or all of them; returns how many are new."""
+def add_violated(
+    model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, relief: Array, slack: float
+) -> int:
+    """Let contacts and limits take part whose velocity, target included, is below `slack`; returns how many are new.
+
+    `relief` is what targets are relaxed by, see `build_rows`.
+    """
     specs, entries, q, v_next = model.specs, model.entries, kin.q, w.v_next
-    joined, slack = 0, math.inf if everyone else -model.settings[TOLERANCE]
-    for c in range(w.contacts.shape[0]):
-        if not w.contacts[c].chosen and normal_velocity(model, kin, after, w.contacts[c]) < slack:
+    nc = w.contacts.shape[0]
+    joined = 0
+    for c in range(nc):
+        if not w.contacts[c].chosen and normal_velocity(model, kin, after, w.contacts[c]) + relief[3 * c] < slack:
             w.contacts[c].chosen, joined = 1, joined + 1
     for s in range(specs.shape[0]):
         spec = specs[s]
@@ -44,14 +47,15 @@ def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limi
             rate = line_value(entries, spec.start, spec.middle, v_next, True)
             for side in range(2):
                 left, speed = (x - spec.low, rate) if side == 0 else (spec.high - x, -rate)
-                if not limits[2 * s + side] and speed + limit_target(model, left)[0] < slack:
+                asked = limit_target(model, left)[0] + relief[3 * nc + 6 * s + side]
+                if not limits[2 * s + side] and speed + asked < slack:
                     limits[2 * s + side], joined = 1, joined + 1
         elif spec.shape == BALL_LIMIT and not limits[2 * s]:
             axis, speed = np.empty(3), 0.0
             left = spec.high - ball_angle(q, spec.joint[0], axis)
             for i in range(3):
                 speed -= axis[i] * v_next[spec.joint[1] + i]
-            if speed + limit_target(model, left)[0] < slack:
+            if speed + limit_target(model, left)[0] + relief[3 * nc + 6 * s] < slack:
                 limits[2 * s], joined = 1, joined + 1
     return joined
 

@@ -50,18 +50,21 @@ class Constraints:
     def __init__(self, m: mujoco.MjModel) -> None:
         self._specs: list[NDArray[np.void]] = []
         self._entries: list[tuple[int, int, float]] = []
+        self.owners: list[tuple[mujoco.mjtObj, int]] = []
+        """What each constraint belongs to: a joint, a tendon or an equality."""
         off = mujoco.mjtDisableBit
         for j in range(m.njnt):
             self._add_joint(m, j, limits=not m.opt.disableflags & off.mjDSBL_LIMIT)
         for t in range(m.ntendon):
-            line = _tendon_line(m, t)
+            line, owner = _tendon_line(m, t), (mujoco.mjtObj.mjOBJ_TENDON, t)
             if m.tendon_limited[t] and not m.opt.disableflags & off.mjDSBL_LIMIT:
-                self._add(LINE_LIMIT, line, low=m.tendon_range[t, 0], high=m.tendon_range[t, 1])
+                self._add(owner, LINE_LIMIT, line, low=m.tendon_range[t, 0], high=m.tendon_range[t, 1])
             if m.tendon_frictionloss[t] > 0 and not m.opt.disableflags & off.mjDSBL_FRICTIONLOSS:
-                self._add(LINE_DRY, line, bound=m.tendon_frictionloss[t])
+                self._add(owner, LINE_DRY, line, bound=m.tendon_frictionloss[t])
         if not m.opt.disableflags & off.mjDSBL_FRICTIONLOSS:
             for i in np.flatnonzero(m.dof_frictionloss > 0):
-                self._add(LINE_DRY, [(int(i), 0, 1.0)], bound=m.dof_frictionloss[i], owner=int(i))
+                joint = mujoco.mjtObj.mjOBJ_JOINT, int(m.dof_jntid[i])
+                self._add(joint, LINE_DRY, [(int(i), 0, 1.0)], bound=m.dof_frictionloss[i], owner=int(i))
         if not m.opt.disableflags & off.mjDSBL_EQUALITY:
             for e in np.flatnonzero(m.eq_active0):
                 self._add_equality(m, int(e))
@@ -69,9 +72,13 @@ class Constraints:
         entries = np.array(self._entries, dtype=ENTRY)
         sizes = np.array([len(specs), len(entries)], dtype=np.float64)
         self.packed = np.concatenate([sizes, specs.view(np.float64).ravel(), entries.view(np.float64).ravel()])
+        self.count = len(specs)
         self.rows = sum(_ROWS[int(spec["shape"])] for spec in specs)
 
-    def _add(self, shape: int, line: list[tuple[int, int, float]], **fields: object) -> None:
+    def _add(
+        self, of: tuple[mujoco.mjtObj, int], shape: int, line: list[tuple[int, int, float]], **fields: object
+    ) -> None:
+        self.owners.append(of)
         spec = np.zeros((), dtype=SPEC)
         other = fields.pop("other", [])
         assert isinstance(other, list)
@@ -88,9 +95,11 @@ class Constraints:
             return
         low, high = m.jnt_range[j]
         if m.jnt_type[j] == int(mujoco.mjtJoint.mjJNT_BALL):
-            self._add(BALL_LIMIT, [], high=high, joint=(m.jnt_qposadr[j], m.jnt_dofadr[j]))
+            self._add(
+                (mujoco.mjtObj.mjOBJ_JOINT, j), BALL_LIMIT, [], high=high, joint=(m.jnt_qposadr[j], m.jnt_dofadr[j])
+            )
         elif m.jnt_type[j] != int(mujoco.mjtJoint.mjJNT_FREE):
-            self._add(LINE_LIMIT, _joint_line(m, j), low=low, high=high)
+            self._add((mujoco.mjtObj.mjOBJ_JOINT, j), LINE_LIMIT, _joint_line(m, j), low=low, high=high)
 
     def _add_equality(self, m: mujoco.MjModel, e: int) -> None:
         kind, (one, two), data = (
@@ -98,12 +107,13 @@ class Constraints:
             m.eq_obj1id[e : e + 1].tolist() + m.eq_obj2id[e : e + 1].tolist(),
             m.eq_data[e],
         )
-        equality = mujoco.mjtEq
+        equality, owner = mujoco.mjtEq, (mujoco.mjtObj.mjOBJ_EQUALITY, e)
         if kind in (int(equality.mjEQ_JOINT), int(equality.mjEQ_TENDON)):
             joints = kind == int(equality.mjEQ_JOINT)
             line = _joint_line if joints else _tendon_line
             rest = [_rest_length(m, i, joints) if i >= 0 else 0.0 for i in (one, two)]
-            self._add(LINE_EQUAL, line(m, one), other=line(m, two) if two >= 0 else [], polynomial=data[:5], rest=rest)
+            other = line(m, two) if two >= 0 else []
+            self._add(owner, LINE_EQUAL, line(m, one), other=other, polynomial=data[:5], rest=rest)
         elif kind in (int(equality.mjEQ_CONNECT), int(equality.mjEQ_WELD)):
             self._add_tie(m, e, kind == int(equality.mjEQ_WELD), one, two, data)
         else:
@@ -125,7 +135,7 @@ class Constraints:
             # MuJoCo keeps a connect's anchors in order, a weld's the other way round.
             anchor = np.concatenate([data[3:6], data[:3]]) if weld else data[:6]
             bodies, turn = np.array([one, two]), data[6:10] if weld else np.array([1.0, 0, 0, 0])
-        self._add(shape, [], body=bodies, anchor=anchor, turn=turn)
+        self._add((mujoco.mjtObj.mjOBJ_EQUALITY, e), shape, [], body=bodies, anchor=anchor, turn=turn)
 
 
 def _joint_line(m: mujoco.MjModel, j: int) -> list[tuple[int, int, float]]:

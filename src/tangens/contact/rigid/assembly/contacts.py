@@ -21,6 +21,7 @@ Records = NDArray[np.void]
 
 # Entries of `layout`: where a contact's fields stand in MuJoCo's memory, in doubles. The last three count in int32.
 STRIDE, POSITION, FRAME, DISTANCE, FRICTION, GEOM_PAIR, DIMENSION, STRIDE32 = range(8)
+_NO_FRICTION = 1e-5  # MuJoCo's mjMINMU
 _REFINED = 2e-3  # contacts that come so close within the step are worth correcting [m]
 
 
@@ -89,7 +90,8 @@ def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c:
         contact.frame[i] = arena[base + layout[FRAME] + i]
     set_tangents(contact.frame)
     contact.gap, contact.friction = arena[base + layout[DISTANCE]], arena[base + layout[FRICTION]]
-    if arena32[c * layout[STRIDE32] + layout[DIMENSION]] == 1:  # condim="1": the pair has no friction
+    contact.frictionless = arena32[c * layout[STRIDE32] + layout[DIMENSION]] == 1
+    if contact.frictionless or contact.friction <= _NO_FRICTION:  # MuJoCo raises a friction of 0 to that
         contact.friction = 0.0
     for i in range(2):
         contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]

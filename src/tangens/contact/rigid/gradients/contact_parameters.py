@@ -59,7 +59,7 @@ def parameter_terms(
             continue
         if block.source >= 0:
             contact = w.contacts[block.source]
-            if parameter == _FRICTION and block.mode == SLIDING:
+            if parameter == _FRICTION and block.mode == SLIDING and not contact.frictionless:
                 for side in range(2):
                     share = _share(friction, contact.geom, side, contact.friction) * w.impulse[first]
                     C[r + 1, contact.geom[side]] += share * _against(block, w.sigma, 0)

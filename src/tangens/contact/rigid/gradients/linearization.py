@@ -32,7 +32,7 @@ from tangens.contact.rigid.linalg.products import lower_squared, multiply, times
 from tangens.contact.rigid.memory.address_table import ELEMENTS, take
 from tangens.contact.rigid.memory.tape import DURATION, open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
-from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, SLIDING
+from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, SLIDING
 from tangens.dynamics import tree_solve
 from tangens.dynamics.force_elements import ACTUATOR, unpack
 from tangens.dynamics.forces import evaluate_forces
@@ -43,6 +43,9 @@ from tangens.dynamics.tangent import integrate_rows, pull_back_integration
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
+
+
+_GIVES_WAY = 3e-4  # weight of friction's equations: squared, the share of a contradiction that others feel
 
 
 class Linearization(NamedTuple):
@@ -110,7 +113,7 @@ def linearize(
             half[r, i] = w.half[active[r], i]
     times_lower_transposed(half, W, Y)
     A = _laws(active, blocks, w.impulse, w.sigma, w.G, w.counts[1], slide)
-    A_inverse, rank = invert(A.copy())
+    A_inverse, rank = invert(A.copy(), _weights(blocks, m))
     ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
     return Linearization(
         unknown, feeds_back, ambiguous, w.v_next, R, R_u, K, W, Y, A, A_inverse, slide, active, turn
@@ -190,6 +193,24 @@ def reverse(
     by_q += z @ lin.R[0]
     by_v += z @ lin.R[1]
     return by_q, by_v, h * z, z @ lin.R_u, z, s
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _weights(blocks: Records, m: int) -> Array:
+    """Of the equations: where they contradict each other to first order, friction gives way, and nothing else.
+
+    A contact may stick on a body that has no other way to move than against it: then it slides with the first change.
+    """
+    weight, r = np.ones(m), 0
+    for b in range(blocks.shape[0]):
+        if not pushes(blocks[b]):
+            continue
+        kind = blocks[b].kind
+        for i in range(r, r + blocks[b].width):
+            if kind == DRY or (kind in (CONTACT, BOX) and i > r and blocks[b].mode != SLIDING):
+                weight[i] = _GIVES_WAY
+        r += blocks[b].width
+    return weight
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -49,6 +49,7 @@ CONTACT_RECORD = np.dtype(
         ("gain", np.float64),  # ∂target/∂(velocity of approach)
         ("bounces", np.int64),
         ("chosen", np.int64),  # whether it takes part
+        ("frictionless", np.int64),  # condim="1": whatever the friction of its geoms
     ]
 )
 _CONTACT_SIZE, _BLOCK_SIZE = CONTACT_RECORD.itemsize // 8, BLOCK.itemsize // 8

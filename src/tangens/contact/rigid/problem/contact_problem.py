@@ -112,15 +112,20 @@ def residual(blocks: Records, impulse: Array, sigma: Array) -> float:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
-    """The mode of each block at a solution (paper 2, Sec. 3.2)."""
+def classify(blocks: Records, impulse: Array, sigma: Array, still: float) -> None:
+    """The mode of each block at a solution (paper 2, Sec. 3.2).
+
+    What moves no faster than `still`, the solver's error, does not slide, even if its impulse is on its bound:
+    redundant contacts may press friction against friction.
+    """
     for b in range(blocks.shape[0]):
         block = blocks[b]
         kind, a, s = block.kind, block.start, block.scale
         if kind == EQUALITY:
             block.mode = STICKING
         elif kind == DRY:
-            block.mode = SLIDING if abs(impulse[a] - sigma[a] / s) > block.bound else STICKING
+            slides = abs(impulse[a] - sigma[a] / s) > block.bound and abs(sigma[a]) > still
+            block.mode = SLIDING if slides else STICKING
         elif impulse[a] - sigma[a] / s <= 0.0:
             block.mode = BREAKING
         elif kind == LIMIT:
@@ -129,14 +134,15 @@ def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
             block.mode = STICKING
             for i in range(2):
                 probe, high = impulse[a + 1 + i] - sigma[a + 1 + i] / s, block.bound * impulse[a]
-                slides = high == 0.0 or abs(probe) > high
+                slides = block.bound == 0.0 or (abs(probe) > high and abs(sigma[a + 1 + i]) > still)
                 block.side[i] = math.copysign(1.0, probe) if slides else 0.0
                 if slides:
                     block.mode = SLIDING
         else:
             x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
             # without friction nothing ever sticks, even where nothing moves
-            slides = block.bound == 0.0 or math.sqrt(x * x + y * y) > block.bound * impulse[a]
+            moves = math.sqrt(sigma[a + 1] ** 2 + sigma[a + 2] ** 2) > still
+            slides = block.bound == 0.0 or (moves and math.sqrt(x * x + y * y) > block.bound * impulse[a])
             block.mode = SLIDING if slides else STICKING
 
 

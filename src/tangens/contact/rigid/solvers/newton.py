@@ -3,118 +3,169 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.linalg.elimination import solve_in_place
-from tangens.contact.rigid.problem.contact_problem import CONTACT, DRY, LIMIT, residual, velocity
+from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, project, residual, velocity
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
+_WORTH_LAPACK = 48  # equations
+_PATIENCE = 4  # iterations in which the residual has to fall to a half: else the modes go round in circles
+_DAMPED_PATIENCE, _SHORTEST = 12, 0.125
+
 
 @numba.njit(cache=True, error_model="numpy")
 def newton(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float,
-    compliance: float,
+    compliance: float, damped: bool,
 ) -> tuple[int, float]:  # fmt: skip
     """Semi-smooth Newton on the laws as a fixed point λ = proj(λ − σ/s); returns iterations and the best residual.
 
     Impulses that the laws say outright (no contact, dry friction at its bound) are set; the equations of the others,
     sticking or sliding, are linearised and solved together. Steps are taken in full: they change modes, and the
     residual may well rise before it falls. A little compliance, relative to each block's response, keeps the equations
-    of redundant contacts solvable; it only shapes the step, as the residual is that of the rigid problem.
+    of redundant contacts solvable; it only shapes the step, as the residual is that of the problem as it is. With
+    `damped`, steps become shorter where the residual rises: slower, but it breaks cycles of modes.
     """
     n = G.shape[0]
+    velocity(G, g, impulse, sigma)
     error = residual(blocks, impulse, sigma)
-    if error <= tolerance:
-        return 0, error
-    base, base_sigma, best, best_error = np.empty(n), np.empty(n), impulse.copy(), error
-    rows, owner = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    jacobian, F = np.empty(n * n), np.empty(n)
+    best, best_error = impulse.copy(), error
+    step, lowest, mark, marked = 1.0, np.inf, np.inf, 0  # the first step may raise the residual: it does not count
+    base, base_sigma, F = np.empty(n), np.empty(n), np.empty(n)
+    rows, owner, slopes = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty((blocks.shape[0], 9))
     for iteration in range(iterations):
-        m = _set_what_is_known(blocks, impulse, sigma, base, rows, owner)
+        if error <= tolerance:
+            return iteration, error
+        m = _linearize_laws(blocks, impulse, sigma, base, F, rows, owner, slopes)
         velocity(G, g, base, base_sigma)
-        J = jacobian[: m * m].reshape(m, m)
-        _equations(G, blocks, compliance, base, base_sigma, rows[:m], owner, F, J)
-        if not solve_in_place(J, F[:m]):
+        A = _equations(G, blocks, compliance, sigma, base_sigma, rows[:m], owner[:m], slopes, F)
+        if not _solve(A, F[:m]):
             break
-        impulse[:] = base
-        for i in range(m):
-            impulse[rows[i]] -= F[i]
+        for r in range(m):
+            base[rows[r]] += F[r]
+        for i in range(n):
+            impulse[i] += step * (base[i] - impulse[i])
+        before = error
         velocity(G, g, impulse, sigma)
         error = residual(blocks, impulse, sigma)
-        if error <= tolerance:
-            return iteration + 1, error
         if not math.isfinite(error):
             break
         if error < best_error:
             best_error = error
             best[:] = impulse
+        if damped:
+            step = max(0.5 * step, _SHORTEST) if error > before else min(2.0 * step, 1.0)
+        lowest = min(lowest, error)
+        if lowest <= 0.5 * mark:
+            mark, marked = lowest, iteration
+        elif iteration - marked >= (_DAMPED_PATIENCE if damped else _PATIENCE) and error > tolerance:
+            iterations = iteration + 1
+            break
     impulse[:] = best
     velocity(G, g, impulse, sigma)
     return iterations, best_error
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _set_what_is_known(
-    blocks: Records, impulse: Array, sigma: Array, base: Array, rows: IntArray, owner: IntArray
+def _linearize_laws(
+    blocks: Records, impulse: Array, sigma: Array, base: Array, F: Array, rows: IntArray, owner: IntArray, slopes: Array
 ) -> int:
-    """Copy the impulses with those that break or are at their bound set; list the rows left to solve for."""
-    m = 0
+    """Set what the laws say outright in `base`; of the others, list rows, F = λ − proj(λ − σ/s) and slopes of proj."""
+    m, y = 0, np.empty(6)
     for b in range(blocks.shape[0]):
-        kind, a, bound = blocks[b].kind, blocks[b].start, blocks[b].bound
-        probe = impulse[a] - sigma[a] / blocks[b].scale
-        if kind == DRY and abs(probe) > bound:
-            base[a] = math.copysign(bound, probe)
-        elif kind in (CONTACT, LIMIT) and probe <= 0.0:
-            for i in range(a, a + blocks[b].width):
-                base[i] = 0.0
-        else:
-            for i in range(a, a + blocks[b].width):
-                base[i] = impulse[i]
-                rows[m], owner[m] = i, b
+        block = blocks[b]
+        a, width, kind = block.start, block.width, block.kind
+        for i in range(width):
+            y[i] = impulse[a + i] - sigma[a + i] / block.scale
+        is_open = _slopes(kind, block.bound, y, slopes[b])
+        project(kind, block.bound, y)
+        for i in range(width):
+            base[a + i] = impulse[a + i] if is_open else y[i]
+            if is_open:
+                rows[m], owner[m], F[m] = a + i, b, impulse[a + i] - y[i]
                 m += 1
     return m
 
 
 @numba.njit(cache=True, error_model="numpy")
+def _slopes(kind: int, bound: float, y: Array, P: Array) -> bool:
+    """Fill P (3, 3), flat, with the slope of `project` at y; False where it is zero. Of an equality it is 1."""
+    if kind == EQUALITY:
+        return True
+    if kind == DRY:
+        return abs(y[0]) <= bound
+    if y[0] <= 0.0:
+        return False
+    if kind in (CONTACT, BOX):
+        P[:] = 0.0
+        P[0], radius = 1.0, bound * y[0]
+        length = math.sqrt(y[1] * y[1] + y[2] * y[2])
+        if kind == BOX:
+            for i in range(1, 3):
+                if abs(y[i]) > radius:
+                    P[3 * i] = math.copysign(bound, y[i])
+                else:
+                    P[4 * i] = 1.0
+        elif length <= radius:
+            P[4], P[8] = 1.0, 1.0
+        else:
+            ux, uy, ratio = y[1] / length, y[2] / length, radius / length
+            P[3], P[6] = bound * ux, bound * uy
+            P[4], P[5], P[8] = ratio * (1.0 - ux * ux), -ratio * ux * uy, ratio * (1.0 - uy * uy)
+            P[7] = P[5]
+    return True
+
+
+@numba.njit(cache=True, error_model="numpy")
 def _equations(
-    G: Array, blocks: Records, compliance: float, impulse: Array, sigma: Array, rows: IntArray, owner: IntArray,
-    F: Array, J: Array,
-) -> None:  # fmt: skip
-    """What the open rows must satisfy, and its slope: σ = 0, or for a sliding contact the pull of its disc's rim."""
+    G: Array, blocks: Records, compliance: float, sigma: Array, base_sigma: Array, rows: IntArray, owner: IntArray,
+    slopes: Array, F: Array,
+) -> Array:  # fmt: skip
+    """The matrix (1 − P) + P·G/s of the open rows, each times s; F becomes the right side."""
     m = rows.shape[0]
-    for r in range(m):
-        i, block = rows[r], blocks[owner[r]]
-        s = block.scale
-        F[r] = sigma[i]
-        for c in range(m):
-            J[r, c] = G[i, rows[c]]
-        J[r, r] += compliance * s
-        if block.kind != CONTACT or i != block.start + 2:
-            continue
-        # The contact's three rows are there now: see whether it slides.
-        a, friction = i - 2, block.bound
-        normal = max(impulse[a] - sigma[a] / s, 0.0)
-        x, y = impulse[a + 1] - sigma[a + 1] / s, impulse[a + 2] - sigma[a + 2] / s
-        length, radius = math.sqrt(x * x + y * y), friction * normal
-        if length <= radius:
-            continue
-        ux, uy, ratio = x / length, y / length, radius / length
-        F[r - 1], F[r] = s * (impulse[a + 1] - radius * ux), s * (impulse[a + 2] - radius * uy)
-        # d(radius·u) = μ·u·d(normal) + ratio·(1 − u·uᵀ)·d(x, y), with d(x, y) = dλ_T − dσ_T/s
-        xx, xy, yy = ratio * (1.0 - ux * ux), -ratio * ux * uy, ratio * (1.0 - uy * uy)
-        for c in range(m):
-            gn, gx, gy = G[a, rows[c]], G[a + 1, rows[c]], G[a + 2, rows[c]]
-            J[r - 1, c] = friction * ux * gn + xx * gx + xy * gy
-            J[r, c] = friction * uy * gn + xy * gx + yy * gy
-        J[r - 1, r - 1] += s * (1.0 - xx)
-        J[r - 1, r] -= s * xy
-        J[r, r - 1] -= s * xy
-        J[r, r] += s * (1.0 - yy)
-        J[r - 1, r - 2] -= s * friction * ux
-        J[r, r - 2] -= s * friction * uy
+    A, r = np.empty((m, m)), 0
+    while r < m:
+        block = blocks[owner[r]]
+        a, s, width = block.start, block.scale, block.width
+        if block.kind in (CONTACT, BOX):
+            P = slopes[owner[r]].reshape(3, 3)
+            for i in range(3):
+                F[r + i] *= -s
+                for c in range(m):
+                    A[r + i, c] = 0.0
+            for i in range(3):
+                for j in range(3):
+                    if P[i, j] != 0.0:
+                        F[r + i] -= P[i, j] * (base_sigma[a + j] - sigma[a + j])
+                        for c in range(m):
+                            A[r + i, c] += P[i, j] * G[a + j, rows[c]]
+                        A[r + i, r + j] += s * P[i, j] * (compliance - 1.0)
+                A[r + i, r + i] += s
+        else:
+            for i in range(width):
+                F[r + i] = -base_sigma[a + i]
+                for c in range(m):
+                    A[r + i, c] = G[a + i, rows[c]]
+                A[r + i, r + i] += compliance * s
+        r += width
+    return A
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _solve(A: Array, b: Array) -> Any:
+    """Solve in place; False if the equations are singular."""
+    if A.shape[0] < _WORTH_LAPACK:
+        return solve_in_place(A, b)
+    try:
+        b[:] = np.linalg.solve(A, b)
+    except Exception:  # compiled code knows no other; here it means that A is singular
+        return False
+    return True

@@ -58,7 +58,7 @@ def solve_boxes(
     velocity(G, g, impulse, sigma)
     error = residual(blocks, impulse, sigma)
     if error <= tolerance:
-        return 0, error, GUESS
+        return 0, _let_stick(G, g, blocks, box, places, impulse, sigma, tolerance, error), GUESS
     best, best_error, elimination = impulse.copy(), error, 1.0 + n**3
     corrections = min(_CORRECTIONS, 1 + int(_WORK / elimination))
     for pivot in range(corrections):  # all rows that are in the wrong place at once: quick, but it may cycle
@@ -67,7 +67,7 @@ def solve_boxes(
         velocity(G, g, impulse, sigma)
         error = residual(blocks, impulse, sigma)
         if error <= tolerance:
-            return pivot + 1, error, PIVOTING
+            return pivot + 1, _let_stick(G, g, blocks, box, places, impulse, sigma, tolerance, error), PIVOTING
     taken = _dantzig(G, g, blocks, box, places, impulse, sigma)
     if taken >= 0:
         error = _stabilize(G, g, blocks, box, places, impulse, sigma, tolerance)
@@ -216,6 +216,20 @@ def _settle(G: Array, g: Array, box: Box, places: IntArray, impulse: Array) -> N
 
 
 @numba.njit(cache=True, error_model="numpy")
+def _let_stick(
+    G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array, tolerance: float,
+    error: float,
+) -> float:  # fmt: skip
+    """Take friction from its bounds where nothing slides, if the laws allow it; returns the residual."""
+    for i in range(places.shape[0]):
+        normal = box.normal[i]
+        at_bound = places[i] in (LOW, HIGH) and normal >= 0 and impulse[normal] > 0.0 and box.factor[i] > 0.0
+        if at_bound and abs(sigma[i]) <= tolerance:
+            return _stabilize(G, g, blocks, box, places, impulse, sigma, tolerance)
+    return error
+
+
+@numba.njit(cache=True, error_model="numpy")
 def _stabilize(
     G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array, tolerance: float
 ) -> float:  # fmt: skip
@@ -226,7 +240,7 @@ def _stabilize(
         if normal < 0:
             if places[i] == HELD or (places[i] == LOW and box.low[i] == 0.0 and abs(sigma[i]) <= tolerance):
                 wide[i] = FREE
-        elif places[i] == HELD or (places[normal] != FREE and wide[normal] == FREE):
+        elif places[i] == HELD or (places[normal] != FREE and wide[normal] == FREE) or abs(sigma[i]) <= tolerance:
             wide[i] = FREE
     basic, error = impulse.copy(), residual(blocks, impulse, sigma)
     for attempt in range(2):

@@ -1,7 +1,7 @@
-"""Solvers of the contact problem, by name: semi-smooth Newton started by Gauss-Seidel, ADMM, and pivoting for boxes.
+"""Solvers of the contact problem, by name: semi-smooth Newton with continuation, ADMM, and pivoting for boxes.
 
-Gauss-Seidel always makes progress and finds the modes; Newton then solves the equations of those modes to the last
-digits. All start from the impulses they are given and leave their result there.
+All start from the impulses they are given and leave their result there. The work of each is bounded, whatever the
+problem: by iterations, and by multiplications, so that no step of a heap of contacts hangs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from tangens.contact.rigid.problem.contact_problem import classify, residual, velocity
 from tangens.contact.rigid.solvers.admm import admm
+from tangens.contact.rigid.solvers.continuation import follow_compliance
 from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
-from tangens.contact.rigid.solvers.methods import ADMM, NEWTON
+from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
 
@@ -26,10 +27,12 @@ Records = NDArray[np.void]
 SOLVERS = ("newton", "admm", "pivoting")
 """By name; compiled code knows them by their place here."""
 _NEWTON, _ADMM, _PIVOTING = 0, 1, 2
-# Numbers of sweeps at which the search forgets the guess, and at which it tries ADMM.
-_START_AFRESH, _TRY_THE_OTHER = 8, 256
-# Newton's compliances, in turn: what one stumbles over, another may not. Measured on motions of go1, g1 and humanoid.
-_COMPLIANCES = (1e-8, 1e-8, 1e-6, 1e-8, 1e-4, 1e-6, 1e-10, 1e-12, 1e-2, 1e-3, 1e-4, 1e-6)
+_QUICK = 8  # iterations of Newton's method from the guess, which is where most steps end
+_COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
+_CONTINUATION = 200  # iterations along the path: hard problems of 100 contacts take 20 to 100
+_SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
+_STILL = 10.0  # velocities within so many times the solver's error are none
+_WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -49,40 +52,97 @@ def set_scales(G: Array, blocks: Records) -> None:
 def solve(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
-    """Leave impulses that obey the laws, their velocities and the modes; returns iterations, residual and method.
+    """Leave impulses that obey the laws, their velocities and the modes; returns iterations, residual and method."""
+    taken, error, method = solve_easy(G, g, blocks, impulse, sigma, iterations, tolerance, solver)
+    if error <= tolerance:
+        return taken, error, method
+    more, error, method = solve_hard(G, g, blocks, impulse, sigma, iterations - taken, tolerance, solver)
+    return taken + more, error, method
 
-    `newton` goes from the guess; where that fails, Gauss-Seidel sweeps, longer and longer, find it better places to
-    start from, at first near the guess, then from nothing. With `admm`, that does it instead.
-    """
+
+@numba.njit(cache=True, error_model="numpy")
+def solve_easy(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
+) -> tuple[int, float, int]:  # fmt: skip
+    """The same by what is quick and mostly enough: a few iterations from the guess, or pivots."""
     set_scales(G, blocks)
+    most = _affordable(iterations, g.shape[0])
     if solver == _PIVOTING:
         total, error, method = solve_boxes(G, g, blocks, impulse, sigma, iterations, tolerance)
-        classify(blocks, impulse, sigma)
-        return total, error, method
+    elif solver == _ADMM:
+        total, error = _alternate(G, g, blocks, impulse, sigma, most, tolerance)
+        method = ADMM
+    else:
+        total, error = newton(G, g, blocks, impulse, sigma, min(_QUICK, most), tolerance, _COMPLIANCE, False)
+        method = NEWTON
+    classify(blocks, impulse, sigma, _STILL * max(error, tolerance))
+    return total, error, method
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve_hard(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
+) -> tuple[int, float, int]:  # fmt: skip
+    """The same where that fails: follow the path of compliance, from nothing."""
+    set_scales(G, blocks)
     velocity(G, g, impulse, sigma)
-    total, error = 0, residual(blocks, impulse, sigma)
-    if error > tolerance and solver == _NEWTON:
-        total, error = newton(G, g, blocks, impulse, sigma, 10, tolerance, _COMPLIANCES[0])
-    sweeps, turn, near, near_sigma = 2, 1, impulse.copy(), np.empty_like(sigma)
-    while not error <= tolerance and total < iterations:
-        if sweeps == _START_AFRESH:
-            near[:] = 0.0
-        velocity(G, g, near, near_sigma)
-        trial = near.copy()
-        if solver == _ADMM or sweeps == _TRY_THE_OTHER:
-            taken, _ = admm(G, g, blocks, trial, near_sigma, min(20 * sweeps, 2000), tolerance)
-        else:
-            taken = gauss_seidel(G, blocks, near, near_sigma, sweeps, 0.1 * tolerance)
-            trial[:] = near
-        velocity(G, g, trial, near_sigma)
-        compliance = _COMPLIANCES[turn % len(_COMPLIANCES)]
-        patience = 10 if turn < 3 else 60 if turn < 7 else 200
-        more, found = newton(G, g, blocks, trial, near_sigma, patience, tolerance, compliance)
-        total, turn = total + taken + more, turn + 1
+    error = residual(blocks, impulse, sigma)
+    most = _affordable(iterations, g.shape[0])
+    total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
+    classify(blocks, impulse, sigma, _STILL * max(error, tolerance))
+    return total, error, FALLBACK if solver == _PIVOTING else NEWTON
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _affordable(iterations: int, n: int) -> int:
+    """Iterations on n rows that take about a second at most."""
+    return max(min(iterations, 10 + int(_WORK / (1.0 + n**3))), 1)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _continue(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float
+) -> tuple[int, float]:  # fmt: skip
+    """Follow the path of compliance; where it ends early, let Gauss-Seidel sweeps find places for Newton to start from.
+
+    From nothing, whatever the guess was, so that the answer does not depend on it. `error` is that of the impulses
+    given, which are kept if nothing better is found.
+    """
+    trial, trial_sigma = impulse.copy(), sigma.copy()
+    total, found, solvable = follow_compliance(
+        G, g, blocks, trial, trial_sigma, min(iterations, _CONTINUATION), tolerance
+    )
+    for sweeps in _SWEEPS:
         if found < error or not math.isfinite(error):
             error = found
             impulse[:] = trial
-            sigma[:] = near_sigma
-        sweeps *= 2
-    classify(blocks, impulse, sigma)
-    return total, error, ADMM if solver == _ADMM else NEWTON
+            sigma[:] = trial_sigma
+        if error <= tolerance or not solvable or total >= iterations:
+            break
+        trial[:] = 0.0
+        velocity(G, g, trial, trial_sigma)
+        total += gauss_seidel(G, blocks, trial, trial_sigma, sweeps, 0.1 * tolerance)
+        more, found = newton(G, g, blocks, trial, trial_sigma, 20, tolerance, _COMPLIANCE, False)
+        total += more
+    return total, error
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _alternate(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
+) -> tuple[int, float]:  # fmt: skip
+    """Alternating directions, longer and longer, and Newton for the last digits."""
+    velocity(G, g, impulse, sigma)
+    error, total, length = residual(blocks, impulse, sigma), 0, 40
+    trial, trial_sigma = np.empty_like(impulse), np.empty_like(sigma)
+    while not error <= tolerance and total < iterations:
+        trial[:] = impulse
+        velocity(G, g, trial, trial_sigma)
+        taken, _ = admm(G, g, blocks, trial, trial_sigma, min(length, iterations - total), tolerance)
+        more, found = newton(G, g, blocks, trial, trial_sigma, 10, tolerance, _COMPLIANCE, False)
+        total, length = total + taken + more, 2 * length
+        if found < error or not math.isfinite(error):
+            error = found
+            impulse[:] = trial
+            sigma[:] = trial_sigma
+    return total, error

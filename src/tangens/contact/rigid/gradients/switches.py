@@ -1,0 +1,73 @@
+"""How far a step is from the nearest switch of its contact laws: there, its derivative is another one.
+
+Distances are velocities [m/s, rad/s], so that all laws share one scale: of a gap that stays open or a contact that
+slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.rigid.assembly.every_row import every_row
+from tangens.contact.rigid.memory.tape import CORRECTION, Solved
+from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, CONTACT, DRY, EQUALITY, LIMIT, SLIDING
+from tangens.results import NO_SWITCH, Switch
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
+Namer = Callable[[np.void], str]
+"""What a block is called."""
+
+
+def nearest_switch(
+    table: IntArray, tape: Array, solved: Solved, fastest: float, name_of: Namer
+) -> tuple[Switch, int | None]:
+    """The nearest switch of the step on a tape, and the block of its problem that has it, if it took part.
+
+    `fastest` is the speed beyond which overlaps are not undone.
+    """
+    near, owner, who = NO_SWITCH, None, None
+    for b, block in enumerate(solved.blocks):
+        for distance, kind in _of_block(block, solved, float(tape[CORRECTION]), fastest):
+            if distance < near.distance:
+                near, owner, who = Switch(distance, kind, ""), b, block
+    J, target, blocks = every_row(table, tape)
+    part = {(int(block["source"]), float(block["sign"])) for block in solved.blocks}
+    for block in blocks:
+        if block["kind"] in _NAMES and (int(block["source"]), float(block["sign"])) not in part:
+            row = int(block["start"])
+            distance = float(J[row] @ solved.v_next + target[row])
+            if distance < near.distance:
+                near, owner, who = Switch(max(distance, 0.0), _NAMES[int(block["kind"])], ""), None, block
+    return (near if who is None else near._replace(where=name_of(who))), owner
+
+
+def _of_block(block: np.void, solved: Solved, correction: float, fastest: float) -> Iterator[tuple[float, str]]:
+    """Distances of one block, with their kinds."""
+    kind, a, s, bound = int(block["kind"]), int(block["start"]), float(block["scale"]), float(block["bound"])
+    impulse, sigma = solved.impulse, solved.sigma
+    if kind == EQUALITY:
+        return
+    if kind == DRY:
+        slides = block["mode"] == SLIDING
+        yield (abs(float(sigma[a])) if slides else max(s * (bound - abs(float(impulse[a]))), 0.0)), "dry friction"
+        return
+    if block["mode"] == BREAKING:
+        yield max(float(sigma[a]), 0.0), _NAMES[kind]
+        return
+    yield s * float(impulse[a]), _NAMES[kind]
+    if block["value"] < 0.0 and correction > 0.0:
+        yield abs(correction * float(block["value"]) / solved.h + fastest), _NAMES[kind]
+    if kind == CONTACT and bound > 0.0:
+        slip, pull = math.hypot(*sigma[a + 1 : a + 3]), math.hypot(*impulse[a + 1 : a + 3])
+        yield (slip if block["mode"] == SLIDING else max(s * (bound * float(impulse[a]) - pull), 0.0)), "friction"
+    elif kind == BOX and bound > 0.0:
+        for i in range(2):
+            spare = max(s * (bound * float(impulse[a]) - abs(float(impulse[a + 1 + i]))), 0.0)
+            yield (abs(float(sigma[a + 1 + i])) if block["side"][i] != 0.0 else spare), "friction"

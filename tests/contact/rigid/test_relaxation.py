@@ -1,0 +1,82 @@
+"""Overlaps that nothing can undo have an answer of their own: defined, unique, continuous, and differentiable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tangens as tg
+from tangens.testing import check_gradients
+
+TIGHT = {"ncp": tg.Ncp(tolerance=1e-13), "lcp": tg.Lcp(tolerance=1e-13)}
+# The hand overlaps the upper arm by 3 cm in its own pose; neither hinge can pull it out.
+ARM = """<mujoco><worldbody><body><joint axis="0 1 0"/>
+  <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.05" mass="1"/><body pos="0.3 0 0"><joint axis="0 0 1"/>
+  <geom type="capsule" fromto="0 0 0 0.1 0 0" size="0.05" mass="1"/><body pos="0.1 0 0"><joint axis="0 1 0"/>
+  <geom type="box" pos="0 0 0.02" size="0.08 0.06 0.06" mass="1"/></body></body></body></worldbody></mujoco>"""
+
+
+def _vice(left: float, right: float) -> tg.Scene:
+    """A ball of 0.1 m between two walls that overlap it by so much."""
+    return tg.load(f"""<mujoco><option gravity="0 0 0"/><worldbody>
+      <geom type="box" size="1 1 1" pos="{-1.1 + left} 0 0"/><geom type="box" size="1 1 1" pos="{1.1 - right} 0 0"/>
+      <body><freejoint/><geom size="0.1" mass="1"/></body></worldbody></mujoco>""")
+
+
+@pytest.mark.parametrize("model", ["ncp", "lcp"])
+class TestRelief:
+    def test_a_ball_in_a_vice_is_centred_and_the_report_says_so(self, model: str) -> None:
+        scene = _vice(0.001, 0.0015)
+        out = tg.Simulator(scene, model).step(scene.initial_state())
+        assert out.solver.converged
+        assert out.solver.relaxed == pytest.approx(0.00125 / scene.timestep)
+        assert out.state.v[0] == pytest.approx(-0.00025 / scene.timestep)
+        assert "relieved" in out.solver.status
+
+    def test_nothing_gives_way_to_what_only_touches(self, model: str) -> None:
+        scene = _vice(0.001, 0.0)
+        out = tg.Simulator(scene, model).step(scene.initial_state())
+        np.testing.assert_allclose(out.state.v, 0.0, atol=1e-8)
+
+    def test_the_answer_does_not_jump_where_the_vice_opens(self, model: str) -> None:
+        ends = []
+        for right in (1e-9, -1e-9):
+            scene = _vice(0.001, -0.001 + right)
+            ends.append(tg.Simulator(scene, model).step(scene.initial_state()).state.v)
+        np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
+
+    def test_derivatives_of_a_robot_that_overlaps_itself(self, model: str) -> None:
+        sim = tg.Simulator(tg.load(ARM), TIGHT[model])
+        state = tg.State([0.1, 0.2, 0.05], [0.3, -0.2, 0.5])
+        assert sim.step(state).solver.relaxed > 0
+        report = check_gradients(sim, state, wrt=("q", "v", "tau"), tolerance=1e-6)
+        assert report.ok, report
+
+    def test_a_derivative_that_is_not_known_is_refused(self, model: str) -> None:
+        scene = _vice(0.001, 0.0015)
+        with pytest.raises(tg.NotDifferentiable, match="size"):
+            tg.Simulator(scene, model).jacobian(scene.initial_state(), wrt=("size",))
+
+    def test_forward_and_reverse_mode_agree(self, model: str) -> None:
+        sim = tg.Simulator(tg.load(ARM), TIGHT[model])
+        traj = sim.rollout(tg.State([0.1, 0.2, 0.05], [0.3, -0.2, 0.5]), 1)
+        J, dv = sim.jacobian(traj.steps[0], wrt=("q", "v", "tau", "mass")), np.array([0.3, -1.0, 2.0])
+        back = sim.pullback(traj, dv=dv, wrt=("mass",))
+        np.testing.assert_allclose(back.state.q, dv @ J["v", "q"], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(back.parameters["mass"], dv @ J["v", "mass"], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["ncp", "lcp"])
+def test_an_overlap_that_can_be_undone_is_whatever_the_guess(model: str) -> None:
+    """Three boxes that overlap by 0.1 mm part at 0.05 m/s each: once, twice, and from any guess."""
+    boxes = "".join(
+        f'<body pos="0 0 {0.0499 + 0.0999 * i}"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="1"/></body>'
+        for i in range(3)
+    )
+    scene = tg.load(f'<mujoco><worldbody><geom type="plane" size="5 5 1"/>{boxes}</worldbody></mujoco>')
+    sim, start = tg.Simulator(scene, model), scene.initial_state()
+    cold = sim.step(start)
+    assert cold.solver.relaxed == 0.0
+    np.testing.assert_allclose(cold.state.v[2::6], [0.05, 0.1, 0.15], atol=1e-9)
+    warm = sim.step(start, guess=sim.step(sim.step(sim.step(cold))))
+    np.testing.assert_allclose(warm.state.v, cold.state.v, atol=1e-9)

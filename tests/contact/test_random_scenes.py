@@ -1,0 +1,166 @@
+"""Scenes that nobody thought of: the laws of contact hold in each step, or the step says that they do not.
+
+Trees of 1 to 8 bodies with every kind of joint and geom, 1 to 3 geoms a body, friction from 0 to 2, masses over four
+decades, sizes from 1 cm to 10 m, timesteps from 1 to 20 ms, above a floor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import tangens as tg
+
+Array = NDArray[np.float64]
+MODELS = {"ncp": tg.Ncp(), "lcp": tg.Lcp()}
+STEPS = 10
+_KINDS = ("SPHERE", "CAPSULE", "CYLINDER", "ELLIPSOID", "BOX")
+_JOINTS = ("free", "hinge", "slide", "ball", "hinge slide", "slide hinge hinge")
+_FREE_JOINTS = {"free", "ball"}
+
+
+def random_scene(rng: np.random.Generator) -> tuple[tg.Scene, float]:
+    """A scene, and the size of its bodies [m]."""
+    spec, size = mujoco.MjSpec(), 10 ** rng.uniform(-2, 1)
+    spec.option.timestep = rng.uniform(0.001, 0.02)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[rng.uniform(0, 2), 0.1, 0.1])
+    bodies = [spec.worldbody]
+    for _ in range(rng.integers(1, 9)):
+        root = len(bodies) == 1 or rng.uniform() < 0.4
+        parent = spec.worldbody if root else bodies[rng.integers(1, len(bodies))]
+        place = [0, 0, 2 * size] + size * rng.uniform(-1, 1, 3) if root else 1.5 * size * rng.uniform(-1, 1, 3)
+        body = parent.add_body(pos=np.asarray(place), quat=rng.normal(size=4))
+        for kind in rng.choice(_JOINTS if root else _JOINTS[1:]).split():
+            body.add_joint(type=getattr(mujoco.mjtJoint, f"mjJNT_{kind.upper()}"), axis=rng.normal(size=3))
+        for _ in range(rng.integers(1, 4)):
+            body.add_geom(
+                type=getattr(mujoco.mjtGeom, f"mjGEOM_{rng.choice(_KINDS)}"), size=size * rng.uniform(0.2, 0.6, 3),
+                pos=0.5 * size * rng.uniform(-1, 1, 3), quat=rng.normal(size=4),
+                friction=[rng.choice([0.0, rng.uniform(0, 2)]), 0.1, 0.1], mass=10 ** rng.uniform(-2, 2),
+            )  # fmt: skip
+        bodies.append(body)
+    return tg.load(spec), size
+
+
+class Found(NamedTuple):
+    """Contacts of a step as MuJoCo's own Jacobians see them."""
+
+    J: Array  # rows of normals and both tangents, (n, 3, nv)
+    frame: Array
+
+
+def _rows(scene: tg.Scene, state: tg.State, contacts: tg.results.Contacts) -> Found:
+    m = scene.model
+    d = mujoco.MjData(m)
+    d.qpos[:] = state.q
+    mujoco.mj_kinematics(m, d)
+    mujoco.mj_comPos(m, d)
+    J = np.zeros((len(contacts), 3, m.nv))
+    for c, (pair, point) in enumerate(zip(contacts.geom, contacts.position, strict=True)):
+        for sign, geom in ((-1, pair[0]), (1, pair[1])):
+            part = np.zeros((3, m.nv))
+            mujoco.mj_jac(m, d, part, None, point, m.geom_bodyid[geom])
+            J[c] += sign * part
+    return Found(J, contacts.normal)
+
+
+def _check_step(scene: tg.Scene, state: tg.State, out: tg.Step) -> None:
+    """Signorini, the cone, forces that explain the motion, and energy."""
+    m, h, v, contacts = scene.model, scene.timestep, out.state.v, out.contacts
+    J = _rows(scene, state, contacts).J
+    scale = 1.0 + np.abs(v).max() + np.abs(state.v).max()
+    speed = np.einsum("ci,cij,j->c", contacts.normal, J, v)
+    push = np.einsum("ci,ci->c", contacts.normal, contacts.force)
+    pull = np.linalg.norm(contacts.force - push[:, None] * contacts.normal, axis=1)
+    target = np.where(contacts.distance > 0, contacts.distance / h, np.maximum(contacts.distance / h, -1.0))
+    assert (push >= -1e-9 * (1 + push.max(initial=0.0))).all()
+    assert (speed + target >= -1e-6 * scale).all(), (speed + target).min()
+    closed = push > 1e-6 * (1 + push.max(initial=0.0))
+    assert (np.abs(speed + target)[closed] <= 1e-6 * scale).all()
+    friction = np.maximum(*m.geom_friction[contacts.geom, 0].T) if len(contacts) else np.zeros(0)
+    widest = np.sqrt(2) if out.solver.method in ("guess", "pivoting", "fallback") else 1.0
+    assert (pull <= widest * friction * push + 1e-6 * (1 + push.max(initial=0.0))).all()
+
+    d = mujoco.MjData(m)
+    d.qpos[:], d.qvel[:] = state.q, state.v
+    mujoco.mj_forward(m, d)
+    M = np.zeros((m.nv, m.nv))
+    mujoco.mj_fullM(m, d, M)
+    impulse = h * (np.einsum("cij,ci->j", J, contacts.force) + d.qfrc_passive - d.qfrc_bias)
+    # In the metric of M, so that light bodies count as much as heavy ones.
+    change = v - state.v
+    free = state.v + h * np.linalg.solve(M, d.qfrc_passive - d.qfrc_bias)
+    missing = np.linalg.solve(np.linalg.cholesky(M), M @ change - impulse)
+    assert np.abs(missing).max() <= 1e-6 * (1 + np.sqrt(change @ M @ change)), np.abs(missing).max()
+    if (contacts.distance >= 0).all():
+        assert v @ M @ v <= free @ M @ free * (1 + 1e-8) + 1e-9
+
+
+def _check_derivative(sim: tg.Simulator, state: tg.State, out: tg.Step, rng: np.random.Generator) -> bool | None:
+    """Whether ∂v⁺/∂v agrees with a difference along a random direction; None where J says that it may not."""
+    J = sim.jacobian(out, wrt=("v",))
+    reach = 1e-4 * (1 + np.abs(state.v).max())
+    if not (J.unique and J.converged and J.solver.relaxed == 0.0 and J.switch.distance > reach):
+        return None
+    direction = rng.normal(size=len(state.v))
+    ends = []
+    for length in (1e-6, -1e-6):
+        end = sim.step(state.replace(v=state.v + length * direction), guess=out)
+        if not end.solver.converged:
+            return None
+        ends.append(end.state.v)
+    ours, difference = J["v", "v"] @ direction, (ends[0] - ends[1]) / 2e-6
+    return bool(np.abs(ours - difference).max() <= 1e-3 * (1 + np.abs(difference).max()))
+
+
+def _run(model: str, seed: int) -> tuple[int, int, int, int]:
+    """Steps taken, steps flagged, derivatives compared and derivatives that agree, in one random scene."""
+    rng = np.random.default_rng(seed)
+    scene, size = random_scene(rng)
+    sim = tg.Simulator(scene, MODELS[model])
+    state = tg.State(scene.model.qpos0, rng.normal(size=scene.nv) * rng.uniform(0, 3))
+    flagged, compared, agree, steps = 0, 0, 0, 0
+    del size
+    for _ in range(STEPS):
+        try:
+            out = sim.step(state)
+        except tg.SolverError:
+            break
+        steps += 1
+        if not out.solver.converged or out.solver.relaxed > 0.0:
+            flagged += 1
+        else:
+            _check_step(scene, state, out)
+            try:
+                good = _check_derivative(sim, state, out, rng)
+            except tg.NotDifferentiable:
+                good = None
+            compared, agree = compared + (good is not None), agree + (good is True)
+        state = out.state
+    return steps, flagged, compared, agree
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_laws_and_derivatives_in_random_scenes(model: str) -> None:
+    totals = np.sum([_run(model, seed) for seed in range(15)], axis=0)
+    steps, flagged, compared, agree = totals
+    assert steps >= 140
+    assert flagged <= 0.1 * steps
+    assert compared >= 0.2 * steps
+    assert agree >= 0.99 * compared, totals
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=500)
+@given(seed=st.integers(0, 2**31))
+def test_laws_in_ten_thousand_steps(model: str, seed: int) -> None:
+    steps, flagged, compared, agree = _run(model, seed)
+    del flagged, steps
+    assert agree >= compared - 1
