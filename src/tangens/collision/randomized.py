@@ -15,13 +15,13 @@ import copy
 import math
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import polish, sharpen
 from tangens.collision.rows import GEOM, geom_records, rotation_of
 from tangens.collision.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Hulls, hull_tables
+from tangens.kernels import inline
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -79,7 +79,7 @@ class RandomizedContacts:
         return out
 
 
-@numba.njit(cache=True)
+@inline
 def _refine(
     geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, ends: Array, gap: float, n: Array,
     out: Array,

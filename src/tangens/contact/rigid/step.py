@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
 from tangens.contact.rigid.assembly.active_set import add_violated, keep_impulses, read_guess, write_guess
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
@@ -36,7 +36,7 @@ _ROUNDS = 10  # each lets all in that the last answer violates, in the end all t
 _WIDE = 2.0  # hard problems are for all whose velocity is below so many times the largest one
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@kernel(ints(2), integer, floats(1), number, number, number, floats(1), nogil=True)
 def step(
     table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float, relief: Array
 ) -> tuple[Array, Array, Array, bool, int, float, float, float, float, int]:
@@ -70,14 +70,14 @@ def step(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _take_free_velocity(table: IntArray, w: Workspace) -> None:
     """From where `search.look_ahead` has left it."""
     v_free, L, d = split_free(take(table, FREE), w.v_free.shape[0])
     w.v_free[:], w.v_next[:], w.L[:], w.d[:] = v_free, v_free, L, d
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _solve_contacts(
     model: Model, kin: Kinematics, w: Workspace, guess: Array, relief: Array
 ) -> tuple[Array, int, float, int]:
@@ -124,7 +124,7 @@ def _solve_contacts(
     return impulses, iterations, error, method
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _integrate(model: Model, kin: Kinematics, w: Workspace, out: Array) -> bool:
     """Fill out with q⁺ = q ⊕ h·v⁺ and v⁺; False if v⁺ is beyond reason."""
     joints, q, v, h = model.joints, kin.q, w.v_next, model.h
@@ -148,7 +148,7 @@ def _integrate(model: Model, kin: Kinematics, w: Workspace, out: Array) -> bool:
     return reasonable
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _report_contacts(model: Model, w: Workspace, out: Array) -> None:
     contacts, blocks, impulse, h = w.contacts, w.blocks, w.impulse, model.h
     nc = contacts.shape[0]

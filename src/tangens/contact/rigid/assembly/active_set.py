@@ -10,9 +10,9 @@ contact, its two geoms and three impulses.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import subroutine
 
 from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value
 from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, LINE_LIMIT
@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def add_violated(
     model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, relief: Array, slack: float
 ) -> int:
@@ -60,7 +60,7 @@ def add_violated(
     return joined
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def keep_impulses(w: Workspace, impulses: Array) -> None:
     """File the impulses by contact and constraint, whatever blocks the next round has."""
     nc = w.contacts.shape[0]
@@ -73,7 +73,7 @@ def keep_impulses(w: Workspace, impulses: Array) -> None:
             impulses[at + i] = w.impulse[block.start + i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def read_guess(model: Model, w: Workspace, guess: Array, impulses: Array, limits: IntArray) -> None:
     """Impulses of a guess, for the same constraints and contacts of the same geoms in the same order; these take part.
 
@@ -103,7 +103,7 @@ def read_guess(model: Model, w: Workspace, guess: Array, impulses: Array, limits
                 break
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def write_guess(model: Model, w: Workspace, impulses: Array) -> Array:
     """For the next step's `read_guess`."""
     ns, nc = 6 * model.specs.shape[0], w.contacts.shape[0]

@@ -5,9 +5,9 @@ Problems without a solution are looked at as a whole, see `problem.relaxation`.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import floats, inline, ints, kernel
 
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -28,7 +28,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _open_every_row(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspace]:
     model, kin, old = open_tape(table, tape)
     nc, ns = old.contacts.shape[0], model.specs.shape[0]
@@ -44,7 +44,7 @@ def _open_every_row(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Wo
     return model, kin, w
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1))
 def every_row(table: IntArray, tape: Array) -> tuple[Array, Array, Records]:
     """J (n, nv), targets (n,) and blocks of all contacts and constraints of the step on the tape."""
     _, _, w = _open_every_row(table, tape)
@@ -52,7 +52,7 @@ def every_row(table: IntArray, tape: Array) -> tuple[Array, Array, Records]:
     return w.J[:n].copy(), w.g[:n].copy(), w.blocks[:nb].copy()
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), floats(2), floats(1), floats(1))
 def every_row_moved(
     table: IntArray, tape: Array, response: Array, v: Array, multiplier: Array
 ) -> tuple[Array, Array, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import boolean, fixed_floats, inline, ints, kernel, number, subroutine
 
 from tangens.contact.rigid.assembly.delassus import set_free_velocity
 from tangens.contact.rigid.memory.address_table import BODY_MARGIN, FREE, GEOM_GAP, PAIR_GAP, PAIR_GEOMS, take
@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 _NEAR, _AHEAD = 5e-4, 1.5  # each geom looks so far [m], and so many steps ahead
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), number, number)
 def look_ahead(table: IntArray, h: float, implicit_h: float) -> None:
     """Compute the free velocity of a step, and set margins by it and by v."""
     model, kin = open_model(table, h, implicit_h, 0.0), open_kinematics(table)
@@ -38,14 +38,14 @@ def look_ahead(table: IntArray, h: float, implicit_h: float) -> None:
     _set_margins(table, model, reach)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def split_free(free: Array, nv: int) -> tuple[Array, Array, Array]:
     """The free velocity, and the factors of M + h·D, in the memory that `look_ahead` fills."""
     end = free.shape[0] - nv
     return free[:nv], free[nv:end], free[end:]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), number)
 def look_around(table: IntArray, h: float) -> None:
     """Set margins by v alone."""
     model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
@@ -54,7 +54,7 @@ def look_around(table: IntArray, h: float) -> None:
     _set_margins(table, model, reach)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), number, fixed_floats(1), Array(boolean, 1, "C"))
 def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bool_]) -> None:
     """Let some geoms look as far as v⁺ takes them, whatever the largest margin."""
     model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
@@ -68,7 +68,7 @@ def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bo
     share_gaps(table)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def outruns(table: IntArray, model: Model, kin: Kinematics, v_next: Array) -> bool:
     """Whether some geom moves further at v⁺ than it has looked for contacts."""
     gap, reach = take(table, GEOM_GAP), np.zeros(model.geoms.shape[0])
@@ -76,7 +76,7 @@ def outruns(table: IntArray, model: Model, kin: Kinematics, v_next: Array) -> bo
     return bool((reach > gap).any())
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def add_reach(model: Model, kin: Kinematics, v: Array, reach: Array) -> None:
     """How far no point of a geom moves within the step at a velocity; the larger of that and what `reach` holds [m]."""
     dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
@@ -94,7 +94,7 @@ def add_reach(model: Model, kin: Kinematics, v: Array, reach: Array) -> None:
             reach[g] = max(reach[g], model.h * speed)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _set_margins(table: IntArray, model: Model, reach: Array) -> None:
     gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
     for g in range(gap.shape[0]):
@@ -102,7 +102,7 @@ def _set_margins(table: IntArray, model: Model, reach: Array) -> None:
     share_gaps(table)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2))
 def share_gaps(table: IntArray) -> None:
     """Let bodies and explicit pairs look as far as their geoms do."""
     model, gap = open_model(table, 0.0, 0.0, 0.0), take(table, GEOM_GAP)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.kernels import boolean, floats, inline, ints, kernel, subroutine
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
     RowDerivatives,
@@ -67,7 +67,7 @@ class Linearization(NamedTuple):
     turn: Array  # how contact frames turn with q, (nc, 3, nv), if asked for
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@kernel(ints(2), floats(1), floats(2), floats(2), floats(4), floats(3), nogil=True)
 def differentiate(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, by_state: Array, by_u: Array
 ) -> tuple[int, bool]:
@@ -79,7 +79,7 @@ def differentiate(
     return -1, lin.ambiguous
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@kernel(ints(2), floats(1), floats(2), floats(2), boolean, boolean, nogil=True)
 def linearize(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, with_u: bool, with_turn: bool
 ) -> Linearization:
@@ -120,7 +120,7 @@ def linearize(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _add_smooth_forces(
     model: Model, kin: Kinematics, w: Workspace, gravcomp: Array, outside: Array, R: Array, R_u: Array
 ) -> None:
@@ -143,7 +143,7 @@ def _add_smooth_forces(
     )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(?)
 def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
     nv, m, h = lin.W.shape[0], lin.Y.shape[0], tape[DURATION]
@@ -172,7 +172,7 @@ def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, b
     return P, T
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(?)
 def reverse(
     table: IntArray, tape: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -195,7 +195,7 @@ def reverse(
     return by_q, by_v, h * z, z @ lin.R_u, z, s
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _weights(blocks: Records, m: int) -> Array:
     """Of the equations: where they contradict each other to first order, friction gives way, and nothing else.
 
@@ -213,7 +213,7 @@ def _weights(blocks: Records, m: int) -> Array:
     return weight
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
     """Whether some impulse in the null space of A moves anything: then v⁺ is one of many."""
     m = A.shape[0]
@@ -221,7 +221,7 @@ def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
     return np.abs(null.T @ Y).max() > 1e-6 * np.abs(Y).max()
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
     """X ← B·X, for X with a row for each equation; B is symmetric, so Xᵀ ← Xᵀ·B as well."""
     for r in range(slide.shape[0]):
@@ -232,7 +232,7 @@ def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
                 X[r, i], X[r + 1, i] = xx * a + xy * b, xy * a + yy * b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _active_rows(blocks: Records) -> IntArray:
     total = 0
     for b in range(blocks.shape[0]):
@@ -247,7 +247,7 @@ def _active_rows(blocks: Records) -> IntArray:
     return out[:m]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _laws(
     active: IntArray, blocks: Records, impulse: Array, sigma: Array, G: Array, n: int, slide: Array
 ) -> Array:  # fmt: skip
@@ -298,7 +298,7 @@ def _laws(
     return A
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _add_joint_forces(model: Model, kin: Kinematics, a: Array, R: Array, R_u: Array) -> None:
     """What springs, dampers, tendons and actuators add to R; and M + h·D, by which v itself enters."""
     dof, quat, line, row = unpack(model.elements)

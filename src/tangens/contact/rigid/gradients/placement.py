@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.kernels import inline, kernel
 from tangens.collision.rows import point_rows
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -49,7 +49,7 @@ def long_tree(m: mujoco.MjModel) -> LongTree:
     return LongTree(tree, real, sliding, m.body_parentid.astype(np.int64))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     """Motion axes of all dofs of the long tree."""
     nv = long.real.shape[0]
@@ -69,7 +69,7 @@ def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     return out
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(?)
 def placement_terms(
     table: IntArray, tape: Array, response: Array, rows: int, long: LongTree
 ) -> tuple[Array, Array, int]:
@@ -108,7 +108,7 @@ def placement_terms(
     return R, out, unknown
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(?)
 def gap_by_placement(table: IntArray, one: int, two: int, p: Array, frame: Array, long: LongTree) -> Array:
     """∂gap/∂placement of a contact between two geoms where MuJoCo has just placed them, shape (nbody, 3)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)

@@ -12,9 +12,9 @@ placements change of A·n is left out.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import floats, ints, kernel
 
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -82,7 +82,7 @@ def _through(slide: Array, x: Array) -> None:
         x[r + 1] *= slide[r, 2]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), floats(2), floats(1))
 def force_derivative(table: IntArray, tape: Array, response: Array, impulse: Array) -> Array:
     """∂(Jᵀ·λ)/∂q of given impulses, shape (nv, nv)."""
     model, kin, w = open_tape(table, tape)

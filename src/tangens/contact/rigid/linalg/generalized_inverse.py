@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -15,7 +15,7 @@ _VANISHES = 1e-6
 _VANISHES_IN_SOLVERS = 1e-9  # there a residual is the judge, and the laws themselves are solved
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def invert(A: Array, weight: Array) -> tuple[Array, int]:
     """A⁻¹ or its generalisation, and the rank of A; `A` is overwritten.
 
@@ -50,7 +50,7 @@ def invert(A: Array, weight: Array) -> tuple[Array, int]:
     return out, rank
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def minimal_solution(A: Array, b: Array) -> Array:
     """The smallest x that solves A·x = b, or comes nearest to it; A and b are overwritten."""
     n = A.shape[0]
@@ -68,7 +68,7 @@ def minimal_solution(A: Array, b: Array) -> Array:
     return inverse @ b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def gauss_jordan(A: Array, vanishes: float) -> bool:
     """Invert in place with row pivoting; False as soon as a pivot is smaller than `vanishes`."""
     n = A.shape[0]
@@ -101,7 +101,7 @@ def gauss_jordan(A: Array, vanishes: float) -> bool:
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _pseudo_inverse(A: Array, weight: Array, out: Array, vanishes: float) -> int:
     """Fill out with A⁺ by A = L·U of full rank: A⁺ = Uᵀ(U·Uᵀ)⁻¹(Lᵀ·W²·L)⁻¹Lᵀ·W².
 

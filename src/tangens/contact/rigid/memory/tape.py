@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.memory.address_table import FIRST_OF_KINEMATICS, KINEMATICS, take
 from tangens.contact.rigid.memory.views import (
@@ -39,7 +39,7 @@ _HEADER = 8
 _ARRAYS = len(KINEMATICS) + 1
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def record(table: IntArray, model: Model, w: Workspace, relaxed: bool) -> Array:
     """Write the tape of a solved step."""
     nc, nb, n, nv = w.contacts.shape[0], w.counts[0], w.counts[1], w.v_next.shape[0]
@@ -60,7 +60,7 @@ def record(table: IntArray, model: Model, w: Workspace, relaxed: bool) -> Array:
     return tape
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _copy(w: Workspace, to: Workspace, nb: int, n: int) -> None:
     to.counts[:] = w.counts
     to.contacts[:] = w.contacts
@@ -70,7 +70,7 @@ def _copy(w: Workspace, to: Workspace, nb: int, n: int) -> None:
     to.g[:], to.impulse[:], to.sigma[:], to.rate[:] = w.g[:n], w.impulse[:n], w.sigma[:n], w.rate[:n]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspace]:
     """The model, the kinematics and the solved problem of a step."""
     model = open_model(table, tape[DURATION], tape[IMPLICIT], tape[CORRECTION])
@@ -90,7 +90,7 @@ def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspac
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _part(tape: Array, ends: IntArray, k: int) -> Array:
     return tape[ends[k] : ends[k + 1]]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import subroutine
 
 from tangens.contact.rigid.problem.contact_problem import DRY, residual, velocity
 from tangens.contact.rigid.solvers.newton import newton
@@ -35,7 +35,7 @@ _HOPELESS = 0.9  # a factor so close to 1 leads nowhere
 _GROWTH = 0.7  # share of the residual that is left when ε falls by ten: impulses grow like 1/ε
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def follow_compliance(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
 ) -> tuple[int, float, bool]:  # fmt: skip
@@ -101,7 +101,7 @@ def follow_compliance(
     return total, residual(blocks, impulse, sigma), solvable
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _scaled_problem(G: Array, g: Array, blocks: Records) -> tuple[Array, Array, Records, Array]:
     """The problem in units in which each block answers a unit impulse with a unit velocity; and the roots of scales."""
     n = g.shape[0]
@@ -120,7 +120,7 @@ def _scaled_problem(G: Array, g: Array, blocks: Records) -> tuple[Array, Array, 
     return H, h, scaled, root
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _rigid_residual(
     G: Array, g: Array, blocks: Records, root: Array, x: Array, impulse: Array, sigma: Array
 ) -> float:  # fmt: skip

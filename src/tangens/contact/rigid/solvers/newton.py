@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import subroutine
 
 from tangens.contact.rigid.linalg.elimination import solve_in_place
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, project, residual, velocity
@@ -21,7 +21,7 @@ _PATIENCE = 4  # iterations in which the residual has to fall to a half: else th
 _DAMPED_PATIENCE, _SHORTEST = 12, 0.125
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def newton(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float,
     compliance: float, damped: bool,
@@ -74,7 +74,7 @@ def newton(
     return iterations, best_error
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _linearize_laws(
     blocks: Records, impulse: Array, sigma: Array, base: Array, F: Array, rows: IntArray, owner: IntArray, slopes: Array
 ) -> int:
@@ -95,7 +95,7 @@ def _linearize_laws(
     return m
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _slopes(kind: int, bound: float, y: Array, P: Array) -> bool:
     """Fill P (3, 3), flat, with the slope of `project` at y; False where it is zero. Of an equality it is 1."""
     if kind == EQUALITY:
@@ -124,7 +124,7 @@ def _slopes(kind: int, bound: float, y: Array, P: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _equations(
     G: Array, blocks: Records, compliance: float, sigma: Array, base_sigma: Array, rows: IntArray, owner: IntArray,
     slopes: Array, F: Array,
@@ -159,7 +159,7 @@ def _equations(
     return A
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _solve(A: Array, b: Array) -> Any:
     """Solve in place; False if the equations are singular."""
     if A.shape[0] < _WORTH_LAPACK:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.problem.contact_problem import classify, residual, velocity
 from tangens.contact.rigid.solvers.admm import admm
@@ -35,7 +35,7 @@ _STILL = 10.0  # velocities within so many times the solver's error are none
 _WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def set_scales(G: Array, blocks: Records) -> None:
     """How fast each block answers a unit impulse of its own: the largest diagonal entry of G there."""
     largest = 0.0
@@ -48,7 +48,7 @@ def set_scales(G: Array, blocks: Records) -> None:
         blocks[b].scale = scale
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
@@ -60,7 +60,7 @@ def solve(
     return taken + more, error, method
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve_easy(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
@@ -79,7 +79,7 @@ def solve_easy(
     return total, error, method
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve_hard(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
@@ -93,13 +93,13 @@ def solve_hard(
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _affordable(iterations: int, n: int) -> int:
     """Iterations on n rows that take about a second at most."""
     return max(min(iterations, 10 + int(_WORK / (1.0 + n**3))), 1)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _continue(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float
 ) -> tuple[int, float]:  # fmt: skip
@@ -127,7 +127,7 @@ def _continue(
     return total, error
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _alternate(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
 ) -> tuple[int, float]:  # fmt: skip
