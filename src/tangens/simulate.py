@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,6 +12,7 @@ from tangens.contact import ContactModel, contact_model
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.rules import Exact, GradientRule, gradient_rule
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
+from tangens.kernels import fixed_floats, fixed_ints, kernel
 from tangens.results import Gradients, Jacobian, StateGradient, Step, Trajectory
 from tangens.scene import Scene
 from tangens.state import State, all_finite, as_vector
@@ -343,7 +343,7 @@ def _is_plain(value: ArrayLike, shape: tuple[int]) -> TypeGuard[Array]:
     return type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == shape and value.flags.c_contiguous
 
 
-@numba.njit(cache=True)
+@kernel(fixed_floats(1), fixed_ints(1), fixed_floats(1), fixed_floats(1))
 def _admissible(q: Array, quaternions: NDArray[np.int64], u: Array, tau: Array) -> bool:
     """Whether inputs are finite and quaternions of unit length; a State is finite by construction."""
     for a in quaternions:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tangens.errors import StateError
+from tangens.kernels import fixed_floats, kernel
 
 Array = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def as_vector(name: str, value: ArrayLike, size: int | None = None) -> Array:
     return vector
 
 
-@numba.njit(cache=True)
+@kernel(fixed_floats(1))
 def all_finite(x: Array) -> bool:
     """Whether no entry is NaN or infinite, quicker than NumPy."""
     for entry in x:  # noqa: SIM110  (a plain loop compiles to the quickest code)

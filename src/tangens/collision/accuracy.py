@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +28,7 @@ from tangens.collision.shapes import (
     Hulls,
     find_feature,
 )
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -45,7 +45,7 @@ def sharpen(m: mujoco.MjModel) -> None:
     m.opt.disableflags &= ~(int(mujoco.mjtDisableBit.mjDSBL_MULTICCD) | int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD))
 
 
-@numba.njit(cache=True)
+@subroutine
 def polish(
     geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, p: Array, frame: Array, gap: float
 ) -> float:  # fmt: skip
@@ -115,7 +115,7 @@ def polish(
     return distance
 
 
-@numba.njit(cache=True)
+@subroutine
 def _over_edge(
     geoms: Records, geom: NDArray[np.int32], xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, face: int,
     f: Array, x: Array,
@@ -152,7 +152,7 @@ def _over_edge(
     return distance
 
 
-@numba.njit(cache=True)
+@inline
 def _newton(
     F: Array, gap: float, flats: NDArray[np.int64], f: Array, A: Array, B: Array, e: Array, M: Array
 ) -> None:  # fmt: skip
@@ -172,7 +172,7 @@ def _newton(
                 M[2 * side + i, 4] += part if side == 0 else -part
 
 
-@numba.njit(cache=True)
+@inline
 def _turn(F: Array, a: float, b: float) -> None:
     """Tilt the normal of a frame by a, b along its tangents."""
     for i in range(3):
@@ -191,7 +191,7 @@ def _turn(F: Array, a: float, b: float) -> None:
     F[8] = F[0] * F[4] - F[1] * F[3]
 
 
-@numba.njit(cache=True)
+@inline
 def _onto_feature(xpos: Array, xmat: Array, flats: int, f: Array, w: Array) -> None:
     """Move w to the vertex, edge or face of a hull that it is nearest to."""
     x = np.empty(3)
@@ -206,7 +206,7 @@ def _onto_feature(xpos: Array, xmat: Array, flats: int, f: Array, w: Array) -> N
     w[:] = x
 
 
-@numba.njit(cache=True)
+@subroutine
 def onto_surface(geoms: Records, g: int, xpos: Array, xmat: Array, frame: Array, sign: float, w: Array) -> None:
     """Move w, near the surface of geom g, to where its outward normal is sign·frame[:3]; free along flats."""
     kind, size, R = geoms[g].kind, geoms[g].size, xmat[g]

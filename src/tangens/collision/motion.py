@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ from tangens.collision.shapes import (
     Hulls,
     find_feature,
 )
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -41,7 +41,7 @@ _PARALLEL = 0.98  # cosine between faces that MuJoCo may take to meet
 _TANGENT = 1e-4  # cosine between the normal and a flat of a touching point
 
 
-@numba.njit(cache=True)
+@subroutine
 def contact_response(
     geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, p: Array, frame: Array,
     gap: float, D: Array,
@@ -93,7 +93,7 @@ def contact_response(
     return known
 
 
-@numba.njit(cache=True)
+@subroutine
 def _over_plane(
     geoms: Records, hulls: Hulls, g: int, xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, D: Array
 ) -> bool:  # fmt: skip
@@ -129,7 +129,7 @@ def _over_plane(
     return True
 
 
-@numba.njit(cache=True)
+@inline
 def _roll(xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, D: Array) -> None:
     """Add how a cylinder's points move over it: all keep their angle to its lowest line, which turns about the axis."""
     nx, ny, nz = frame[0], frame[1], frame[2]
@@ -161,7 +161,7 @@ def _roll(xpos: Array, xmat: Array, p: Array, frame: Array, gap: float, D: Array
     D[2, 5] += sz * wz
 
 
-@numba.njit(cache=True)
+@inline
 def tangent_laws(frame: Array, zero: int, one: int, f: Array, A: Array, B: Array) -> bool:
     """Fill A, B (2, 2, 2) of A₀·s₀ = B₀·t and A₁·s₁ = B₁·(ω − t) in the tangents of the frame; A = 0 along flats.
 
@@ -190,7 +190,7 @@ def tangent_laws(frame: Array, zero: int, one: int, f: Array, A: Array, B: Array
     return True
 
 
-@numba.njit(cache=True)
+@subroutine
 def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array) -> bool:
     """The touching point of two surfaces."""
     A, B = np.empty((2, 2, 2)), np.empty((2, 2, 2))
@@ -222,7 +222,7 @@ def _touch(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array
     return True
 
 
-@numba.njit(cache=True)
+@inline
 def eliminate(M: Array) -> bool:
     """Solve the square system on the left of M for the right sides, in place; False when it is singular."""
     n, columns = M.shape
@@ -251,7 +251,7 @@ def eliminate(M: Array) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@subroutine
 def _corner(frame: Array, gap: float, face: int, zero: int, one: int, f: Array, local: Array) -> bool:
     """A corner of the patch on the face of geom `face`, whose normal is n: where features meet, seen along n."""
     other = 1 - face
@@ -314,13 +314,13 @@ def _corner(frame: Array, gap: float, face: int, zero: int, one: int, f: Array, 
     return True
 
 
-@numba.njit(cache=True)
+@inline
 def _tilt(frame: Array, f: Array) -> float:
     """Cosine between the contact normal and that of the face of geom 0 (0 if it has none)."""
     return frame[0] * f[12] + frame[1] * f[13] + frame[2] * f[14]
 
 
-@numba.njit(cache=True)
+@inline
 def _choose_face(xpos: Array, R: Array, x: float, y: float, z: float, f: Array) -> None:
     """Let the first face at an edge of geom 0 be the one that MuJoCo clipped: its corner (x, y, z) fits no other.
 
@@ -344,7 +344,7 @@ def _choose_face(xpos: Array, R: Array, x: float, y: float, z: float, f: Array) 
             f[0, 12:15] = m
 
 
-@numba.njit(cache=True)
+@subroutine
 def _clipped(frame: Array, gap: float, zero: int, one: int, f: Array, local: Array) -> bool:
     """A corner of the face of geom 0 after it was clipped by planes through edges of geom 1, along its own normal m.
 
@@ -383,12 +383,12 @@ def _clipped(frame: Array, gap: float, zero: int, one: int, f: Array, local: Arr
     return True
 
 
-@numba.njit(cache=True)
+@inline
 def _dot(frame: Array, i: int, u: Array, start: int) -> float:
     return frame[3 * i] * u[start] + frame[3 * i + 1] * u[start + 1] + frame[3 * i + 2] * u[start + 2]
 
 
-@numba.njit(cache=True)
+@inline
 def _to_world(frame: Array, local: Array, D: Array) -> None:
     half = np.empty((7, 6))
     for i in range(7):

@@ -7,9 +7,10 @@ Each row says how fast a velocity changes what a constraint measures: σ = J·v.
 from __future__ import annotations
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -48,7 +49,7 @@ def rotation_of(w: Array) -> Array:
     return R.reshape(3, 3)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def point_rows(
     dofs: Records, bodies: Records, body0: int, body1: int, p: Array, frame: Array, cdof: Array, com: Array, J: Array
 ) -> None:  # fmt: skip

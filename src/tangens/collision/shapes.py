@@ -12,9 +12,10 @@ import math
 from typing import NamedTuple
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -58,7 +59,7 @@ def hull_tables(m: mujoco.MjModel) -> Hulls:
     return Hulls(np.array(m.mesh_polynormal, dtype=np.float64).reshape(-1, 3), first, corner)
 
 
-@numba.njit(cache=True)
+@subroutine
 def find_feature(
     geoms: Records, hulls: Hulls, g: int, xpos: Array, xmat: Array, frame: Array, wx: float, wy: float, wz: float,
     sign: float, out: Array,
@@ -106,13 +107,13 @@ def find_feature(
     return UNKNOWN
 
 
-@numba.njit(cache=True)
+@inline
 def _column(R: Array, k: int, out: Array) -> None:
     """A flat along axis k of the shape."""
     out[0], out[1], out[2] = R[k], R[3 + k], R[6 + k]
 
 
-@numba.njit(cache=True)
+@inline
 def _along(R: Array, x: float, y: float, z: float, out: Array) -> None:
     """A flat along (x, y, z) of the shape's frame."""
     s = 1.0 / math.sqrt(x * x + y * y + z * z)
@@ -120,13 +121,13 @@ def _along(R: Array, x: float, y: float, z: float, out: Array) -> None:
         out[i] = s * (R[3 * i] * x + R[3 * i + 1] * y + R[3 * i + 2] * z)
 
 
-@numba.njit(cache=True)
+@inline
 def _normal(R: Array, x: float, y: float, z: float, out: Array) -> None:
     for i in range(3):
         out[12 + i] = R[3 * i] * x + R[3 * i + 1] * y + R[3 * i + 2] * z
 
 
-@numba.njit(cache=True)
+@inline
 def _face(x: float, y: float, z: float, out: Array) -> None:
     """Two flats perpendicular to the unit vector (x, y, z) of the world and to each other."""
     if abs(x) < 0.6:
@@ -139,14 +140,14 @@ def _face(x: float, y: float, z: float, out: Array) -> None:
     out[3], out[4], out[5] = y * c - z * b, z * a - x * c, x * b - y * a
 
 
-@numba.njit(cache=True)
+@inline
 def _local_face(R: Array, x: float, y: float, z: float, out: Array) -> None:
     _face(
         R[0] * x + R[1] * y + R[2] * z, R[3] * x + R[4] * y + R[5] * z, R[6] * x + R[7] * y + R[8] * z, out
     )  # fmt: skip
 
 
-@numba.njit(cache=True)
+@inline
 def _ellipsoid(size: Array, R: Array, frame: Array, mx: float, my: float, mz: float, out: Array) -> None:
     """C = S²/|Sm| − (S²m)(S²m)ᵀ/|Sm|³: the derivative of the support point S²m/|Sm| by the normal m."""
     a, b, c = size[0] * size[0], size[1] * size[1], size[2] * size[2]
@@ -164,7 +165,7 @@ def _ellipsoid(size: Array, R: Array, frame: Array, mx: float, my: float, mz: fl
     out[8] = s * (a * vx * vx + b * vy * vy + c * vz * vz - qv * qv)
 
 
-@numba.njit(cache=True)
+@subroutine
 def _cylinder(
     size: Array, R: Array, frame: Array, x: float, y: float, z: float, mx: float, my: float, mz: float, out: Array
 ) -> int:  # fmt: skip
@@ -200,7 +201,7 @@ def _cylinder(
     return facing + 2
 
 
-@numba.njit(cache=True)
+@subroutine
 def _box(
     size: Array, R: Array, x: float, y: float, z: float, mx: float, my: float, mz: float, out: Array
 ) -> int:  # fmt: skip
@@ -231,7 +232,7 @@ def _box(
     return UNKNOWN
 
 
-@numba.njit(cache=True)
+@subroutine
 def _mesh(
     hulls: Hulls, start: int, count: int, R: Array, x: float, y: float, z: float, mx: float, my: float, mz: float,
     out: Array,
@@ -266,7 +267,7 @@ def _mesh(
     return UNKNOWN if flats == UNKNOWN else flats + facing
 
 
-@numba.njit(cache=True)
+@subroutine
 def _polygon(
     hulls: Hulls, begin: int, end: int, n: Array, R: Array, x: float, y: float, z: float, near: float, flats: int,
     out: Array,
@@ -308,7 +309,7 @@ def _polygon(
     return flats
 
 
-@numba.njit(cache=True)
+@subroutine
 def shape_motion(
     geoms: Records, g: int, xpos: Array, xmat: Array, w: Array, n: Array, out: Array
 ) -> None:  # fmt: skip

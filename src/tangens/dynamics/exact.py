@@ -15,7 +15,6 @@ import copy
 from collections.abc import Callable, Sequence
 
 import mujoco
-import numba
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces
 from tangens.dynamics.tangent import integrate_rows
 from tangens.dynamics.tree import build_tree
+from tangens.kernels import fixed_floats, floats, inline, kernel, number
 
 Array = NDArray[np.float64]
 
@@ -172,7 +172,7 @@ _COLUMN = {"q": 0, "v": 1, "tau": 2}
 _NO_SLOPE = np.zeros((0, 0))
 
 
-@numba.njit(cache=True)
+@kernel(floats(1), floats(1), floats(1), floats(1), fixed_floats(1), fixed_floats(1), fixed_floats(1), fixed_floats(1))
 def write_inputs(
     qpos: Array, qvel: Array, ctrl: Array, applied: Array, q: Array, v: Array, u: Array, tau: Array
 ) -> None:
@@ -185,7 +185,7 @@ def write_inputs(
         ctrl[i] = u[i]
 
 
-@numba.njit(cache=True)
+@inline
 def _assemble(
     ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, v: Array, h: float, implicit_h: float,
     elements: Array, by_state: Array, by_u: Array,
@@ -232,7 +232,7 @@ def _assemble(
                 v_u[i, pull.control] += response * pull.d_control
 
 
-@numba.njit(cache=True)
+@kernel(floats(2), floats(2), floats(2), floats(1), floats(1), number, number, floats(1), floats(4), floats(3))
 def _assemble_and_integrate(
     ddq_dq: Array, ddq_dv: Array, Minv: Array, ddq: Array, v: Array, h: float, implicit_h: float,
     elements: Array, by_state: Array, by_u: Array,

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.dynamics.force_model import ForceModel
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.tree import BALL
+from tangens.kernels import inline
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -115,7 +115,7 @@ def _pack(records: Sequence[Records]) -> ForceElements:
     return ForceElements(packed, *views)
 
 
-@numba.njit(cache=True)
+@inline
 def unpack(packed: Array) -> tuple[Records, Records, Records, Records]:
     """The records behind `ForceElements.packed`, in compiled code."""
     a = 4 + int(packed[0]) * _DOF_SIZE

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.dynamics.force_elements import TENDON, Records, unpack
 from tangens.dynamics.rotations import quat_log, quat_multiply, right_jacobian_inverse
+from tangens.kernels import fixed_floats, floats, inline, kernel
 
 Array = NDArray[np.float64]
 
 
-@numba.njit(cache=True)
+@kernel(floats(1), floats(1), fixed_floats(1), fixed_floats(1), fixed_floats(1), fixed_floats(1), fixed_floats(1))
 def evaluate_forces(
     elements: Array, tau: Array, q: Array, v: Array, u: Array, applied: Array, gravcomp: Array
 ) -> None:  # fmt: skip
@@ -74,13 +74,13 @@ def evaluate_forces(
         tau[i] += force
 
 
-@numba.njit(cache=True)
+@inline
 def _polynomial(p: Array, x: float) -> tuple[float, float]:
     """A spring's force polynomial and its slope."""
     return p[0] * x + p[1] * x * x + p[2] * x * x * x, p[0] + 2.0 * p[1] * x + 3.0 * p[2] * x * x
 
 
-@numba.njit(cache=True)
+@inline
 def _odd_polynomial(p: Array, x: float) -> tuple[float, float, float]:
     """A damper's force polynomial, in which x² is x|x|, with slope and curvature."""
     return (
@@ -90,7 +90,7 @@ def _odd_polynomial(p: Array, x: float) -> tuple[float, float, float]:
     )
 
 
-@numba.njit(cache=True)
+@inline
 def _clamp(x: float, lo: float, hi: float) -> tuple[float, float]:
     """X within its limits, and the slope of that."""
     if x < lo or lo == hi:
@@ -100,7 +100,7 @@ def _clamp(x: float, lo: float, hi: float) -> tuple[float, float]:
     return x, 1.0
 
 
-@numba.njit(cache=True)
+@inline
 def _rotational_spring(q: Array, spring: Array, rest: Array, tau: Array, slope: Array) -> None:
     """Spring that turns a ball or free joint back to its reference."""
     for i in range(3):
@@ -127,7 +127,7 @@ def _rotational_spring(q: Array, spring: Array, rest: Array, tau: Array, slope: 
                 slope[i, j] -= growth * w[i] * w[k] * log_d[k, j]
 
 
-@numba.njit(cache=True)
+@inline
 def _levers_in_tangent_space(row: Records, first_dof: int, angle: Array) -> None:
     """Turn ∂length/∂(rotation vector) of lines along a ball joint into ∂length/∂q."""
     log_d = np.empty((3, 3))
@@ -140,7 +140,7 @@ def _levers_in_tangent_space(row: Records, first_dof: int, angle: Array) -> None
                     row[r + j].lever += row[r + i].length * log_d[i, j]
 
 
-@numba.njit(cache=True)
+@inline
 def _tendon_force(line: Any, length: float, velocity: float) -> float:
     damping, slope, _ = _odd_polynomial(line.damper, velocity)
     stretch = 0.0
@@ -154,7 +154,7 @@ def _tendon_force(line: Any, length: float, velocity: float) -> float:
     return -pull - damping
 
 
-@numba.njit(cache=True)
+@inline
 def _actuator_force(line: Any, length: float, velocity: float, control: float) -> float:
     control, control_slope = _clamp(control, line.control_range[0], line.control_range[1])
     if line.winding < np.inf:

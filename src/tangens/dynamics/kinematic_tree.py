@@ -8,9 +8,10 @@ in the child, so they turn together.
 from __future__ import annotations
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -93,7 +94,7 @@ def _packed(dofs: Records, bodies: Records, column: NDArray[np.int64]) -> Array:
     return np.concatenate([sizes, *(array.view(np.float64).ravel() for array in (dofs, bodies, column))])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def unpack_tree(packed: Array) -> tuple[Records, Records, NDArray[np.int64]]:
     """Dofs, bodies and the columns of M's entries."""
     a = 2 + int(packed[0]) * _DOF_SIZE
@@ -101,7 +102,7 @@ def unpack_tree(packed: Array) -> tuple[Records, Records, NDArray[np.int64]]:
     return packed[2:a].view(DOF), packed[a:b].view(BODY), packed[b:].view(np.int64)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def propagate_velocities(dofs: Records, cdof: Array, rate: Array, before: Array, after: Array) -> None:
     """Spatial velocity of the tree before and after the group of each dof, shapes (nv, 6), at joint velocities."""
     for k in range(dofs.shape[0]):

@@ -16,9 +16,10 @@ Outside wrenches (contact impulses) stay fixed in the world here.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -28,7 +29,7 @@ _ALPHA, _U, _W, _WV, _DRIFT, _V, _NU = 0, 6, 12, 18, 24, 30, 33
 _INERTIA, _N, _P, _F, _ACC0, _ACC1, _WIDTH = 36, 46, 55, 58, 64, 70, 76
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@subroutine(fastmath={"contract"})
 def add_rnea_derivatives(
     dofs: Records, bodies: Records, cdof: Array, cinert: Array, gravity: Array, before: Array, after: Array,
     v: Array, a: Array, outside: Array, scale: float, by_q: Array, by_v: Array,
@@ -78,7 +79,7 @@ def add_rnea_derivatives(
             k = dofs[k].parent
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _accelerations(
     dofs: Records, cdof: Array, gravity: Array, before: Array, v: Array, a: Array, work: Array
 ) -> None:  # fmt: skip
@@ -107,7 +108,7 @@ def _accelerations(
                     work[j, _ACC1 + i] = work[last, _ACC1 + i]
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _composites(dofs: Records, bodies: Records, cinert: Array, after: Array, work: Array) -> None:
     """Inertia, N, momentum and force of everything behind each dof."""
     for b in range(1, bodies.shape[0]):
@@ -163,7 +164,7 @@ def _composites(dofs: Records, bodies: Records, cinert: Array, after: Array, wor
                 work[parent, i] += work[k, i]
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _response(cdof: Array, before: Array, after: Array, k: int, work: Array) -> None:
     """What the sweep needs of one dof: ν, α, I·S, Bᵀ·S, and the forces that act on joints in front of it."""
     s0, s1, s2, s3, s4, s5 = cdof[k, 0], cdof[k, 1], cdof[k, 2], cdof[k, 3], cdof[k, 4], cdof[k, 5]
@@ -213,13 +214,13 @@ def _response(cdof: Array, before: Array, after: Array, k: int, work: Array) -> 
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _put(work: Array, k: int, at: int, a: float, b: float, c: float, d: float, e: float, f: float) -> None:
     work[k, at], work[k, at + 1], work[k, at + 2] = a, b, c
     work[k, at + 3], work[k, at + 4], work[k, at + 5] = d, e, f
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _inertia_times(
     work: Array, k: int, a: float, b: float, c: float, d: float, e: float, f: float
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
@@ -236,7 +237,7 @@ def _inertia_times(
     )
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _cross(
     a: float, b: float, c: float, d: float, e: float, f: float,
     u: float, v: float, w: float, x: float, y: float, z: float,
@@ -248,7 +249,7 @@ def _cross(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@inline(fastmath={"contract"})
 def _turn_force(a: Array, f: Array, out: Array) -> None:
     """Out ← a ×* f for a motion and a force."""
     out[0] = a[1] * f[2] - a[2] * f[1] + a[4] * f[5] - a[5] * f[4]

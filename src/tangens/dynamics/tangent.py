@@ -6,7 +6,6 @@ joint, a rotation vector in body axes for each quaternion. `tangent_jax` holds t
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +18,7 @@ from tangens.dynamics.rotations import (
     right_jacobian,
     right_jacobian_inverse,
 )
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def difference_jacobians(joints: JointLayout, q1: Array, q2: Array) -> tuple[Arr
     return by_q1, by_q2
 
 
-@numba.njit(cache=True)
+@subroutine
 def integrate_rows(quat: NDArray[np.void], v: Array, h: float, by_state: Array, by_u: Array) -> None:
     """The rows of q⁺ = q ⊕ h·v⁺, in by_state (3, 2, nv, nv) and by_u (2, nv, nu), from those of v⁺.
 
@@ -107,7 +107,7 @@ def integrate_rows(quat: NDArray[np.void], v: Array, h: float, by_state: Array, 
                 by_state[0, 0, a + i, a + j] += turn[j, i]  # ∂q⁺/∂q is the inverse turn
 
 
-@numba.njit(cache=True)
+@inline
 def _turn_rows(slope: Array, h: float, rows: Array, out: Array) -> None:
     """Out ← h·slope·rows, shapes (3, n)."""
     for j in range(rows.shape[1]):
@@ -116,7 +116,7 @@ def _turn_rows(slope: Array, h: float, rows: Array, out: Array) -> None:
             out[i, j] = slope[i, 0] * x + slope[i, 1] * y + slope[i, 2] * z
 
 
-@numba.njit(cache=True)
+@subroutine
 def pull_back_integration(quat: NDArray[np.void], v: Array, h: float, dq: Array, to_v: Array, to_q: Array) -> None:
     """Through q⁺ = q ⊕ h·v⁺: add ∂L/∂v⁺ to `to_v`; `to_q`, which holds dq, becomes ∂L/∂q."""
     for i in range(v.shape[0]):

@@ -6,16 +6,17 @@ diagonal, in the columns that `column` lists. The factorisation is M = Lᵀ·D·
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 Columns = NDArray[np.int64]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def factor(dofs: Records, column: Columns, M: Array, extra: Array, L: Array, d: Array) -> None:
     """Factor M + diag(extra): L gets the entries of L in M's layout, d the inverse of D."""
     nv = dofs.shape[0]
@@ -34,7 +35,7 @@ def factor(dofs: Records, column: Columns, M: Array, extra: Array, L: Array, d: 
             L[a] = ratio
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
     """X ← L⁻ᵀ·x."""
     for k in range(dofs.shape[0] - 1, -1, -1):
@@ -45,7 +46,7 @@ def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
                 x[column[a]] -= L[a] * xk
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def other_half(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
     """X ← L⁻¹·D⁻¹·x."""
     for k in range(dofs.shape[0]):
@@ -56,14 +57,14 @@ def other_half(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> 
         x[k] = total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def solve(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
     """X ← M⁻¹·x, from a factorisation."""
     half_solve(dofs, column, L, x)
     other_half(dofs, column, L, d, x)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def square_root(dofs: Records, column: Columns, L: Array, d: Array, W: Array) -> None:
     """Fill W with L⁻¹·D^(−1/2), so that M⁻¹ = W·Wᵀ; a row has entries for the dofs on the way to the root alone."""
     nv = dofs.shape[0]

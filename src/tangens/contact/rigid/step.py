@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +24,7 @@ from tangens.contact.rigid.solvers.methods import NOTHING
 from tangens.contact.rigid.solvers.solve import solve
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import quat_exp, quat_multiply
+from tangens.kernels import floats, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -34,7 +34,7 @@ _FASTEST = 1e8  # a velocity beyond this comes of a motion that diverged [m/s, r
 _ROUNDS = 20  # each lets at least one more constraint in, the last one all of them
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@kernel(ints(2), integer, floats(1), number, number, number, nogil=True)
 def step(
     table: IntArray, nc: int, guess: Array, h: float, implicit_h: float, correction: float
 ) -> tuple[Array, Array, Array, int, float, float, float, float, int]:
@@ -63,7 +63,7 @@ def step(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _solve_contacts(model: Model, kin: Kinematics, w: Workspace, guess: Array) -> tuple[Array, int, float, int]:
     """Find v⁺: solve for those who take part, add whom the answer violates, and again, until nobody joins.
 
@@ -103,7 +103,7 @@ def _solve_contacts(model: Model, kin: Kinematics, w: Workspace, guess: Array) -
     return impulses, iterations, error, method
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _integrate(model: Model, kin: Kinematics, w: Workspace, out: Array) -> bool:
     """Fill out with q⁺ = q ⊕ h·v⁺ and v⁺; False if v⁺ is beyond reason."""
     joints, q, v, h = model.joints, kin.q, w.v_next, model.h
@@ -127,7 +127,7 @@ def _integrate(model: Model, kin: Kinematics, w: Workspace, out: Array) -> bool:
     return reasonable
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _report_contacts(model: Model, w: Workspace, out: Array) -> None:
     contacts, blocks, impulse, h = w.contacts, w.blocks, w.impulse, model.h
     nc = contacts.shape[0]

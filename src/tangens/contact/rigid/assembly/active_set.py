@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,13 +22,14 @@ from tangens.contact.rigid.assembly.targets import limit_target
 from tangens.contact.rigid.memory.settings import TOLERANCE
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import LIMIT
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, everyone: bool) -> int:
     """Let contacts and limits that v⁺ violates take part, or all of them; returns how many are new."""
     specs, entries, q, v_next = model.specs, model.entries, kin.q, w.v_next
@@ -56,7 +56,7 @@ def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limi
     return joined
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def keep_impulses(w: Workspace, impulses: Array) -> None:
     """File the impulses by contact and constraint, whatever blocks the next round has."""
     nc = w.contacts.shape[0]
@@ -69,7 +69,7 @@ def keep_impulses(w: Workspace, impulses: Array) -> None:
             impulses[at + i] = w.impulse[block.start + i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def read_guess(model: Model, w: Workspace, guess: Array, impulses: Array, limits: IntArray) -> None:
     """Impulses of a guess, for the same constraints and contacts of the same geoms in the same order; these take part.
 
@@ -99,7 +99,7 @@ def read_guess(model: Model, w: Workspace, guess: Array, impulses: Array, limits
                 break
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def write_guess(model: Model, w: Workspace, impulses: Array) -> Array:
     """For the next step's `read_guess`."""
     ns, nc = 6 * model.specs.shape[0], w.contacts.shape[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,13 +20,14 @@ from tangens.contact.rigid.memory.views import Kinematics, Model
 from tangens.contact.rigid.problem.contact_problem import BREAKING, DRY, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import right_jacobian_inverse
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def pushes(block: Any) -> bool:
     """Whether a block has an equation: others have no impulse, or a constant one."""
     return not (block.mode == BREAKING or (block.kind == DRY and block.mode == SLIDING))
@@ -76,7 +76,7 @@ class RowDerivatives:
     """How contact frames turn, (nc, 3, nv); empty if nobody asks."""
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def tree_motion(dofs: Records, bodies: Records, cdof: Array, v: Array, v_next: Array) -> TreeMotion:
     """Velocities of the tree at v⁺."""
     before, after = np.empty((v.shape[0], 6)), np.empty((v.shape[0], 6))
@@ -84,7 +84,7 @@ def tree_motion(dofs: Records, bodies: Records, cdof: Array, v: Array, v_next: A
     return TreeMotion(dofs, bodies, cdof, v, v_next, before, after)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def add_row_derivatives(
     model: Model, kin: Kinematics, tree: TreeMotion, rows: LoadedRows, out: RowDerivatives
 ) -> tuple[int, bool]:
@@ -126,7 +126,7 @@ def add_row_derivatives(
     return -1, feeds_back
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def motion_of_contact(model: Model, kin: Kinematics, response: Array, contact: Any, c: int, D: Array) -> bool:
     """Fill D (7, 6) with how contact c moves with its bodies; False if that is not known."""
     if response.shape[0] and not math.isnan(response[c, 0]):
@@ -139,7 +139,7 @@ def motion_of_contact(model: Model, kin: Kinematics, response: Array, contact: A
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _constraint_terms(
     model: Model, kin: Kinematics, tree: TreeMotion, rows: LoadedRows, block: Any, f: Array, outside: Array, R: Array,
     K: Array,
@@ -160,7 +160,7 @@ def _constraint_terms(
         _ball_terms(spec, kin.q, tree.v_next, rows.impulse[first], R, K[0])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _sum_up(dofs: Records, outside: Array) -> None:
     """Let each dof carry what acts on all bodies beyond it."""
     for k in range(dofs.shape[0] - 1, -1, -1):
@@ -174,7 +174,7 @@ def _sum_up(dofs: Records, outside: Array) -> None:
                 outside[parent, i] += outside[k, i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def world_force(frame: Array, impulse: Array, f: Array) -> None:
     """Impulse on body 1 in world axes; no moment."""
     for i in range(3):
@@ -182,7 +182,7 @@ def world_force(frame: Array, impulse: Array, f: Array) -> None:
         f[3 + i] = 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _push(
     bodies: Records, one: int, two: int, com: Array, p0: Array, p1: Array, f: Array, outside: Array
 ) -> None:  # fmt: skip
@@ -201,7 +201,7 @@ def _push(
             outside[k, 3 + i] += sign * f[i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _contact_terms(
     tree: TreeMotion, com: Array, one: int, two: int, contact: Any, D: Array, f: Array, rate: float, chain: IntArray,
     work: Array, R: Array, K: Array, turn: Array,
@@ -299,7 +299,7 @@ def _contact_terms(
             )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _feedback(
     tree: TreeMotion, com: Array, one: int, two: int, contact: Any, D: Array, J: Array, by_q: Array, by_v: Array
 ) -> None:
@@ -316,7 +316,7 @@ def _feedback(
         by_v[k] += contact.gain * J[k]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def approach_of(v: Array, normal_row: Array) -> float:
     """Normal velocity of a contact before the step."""
     total = 0.0
@@ -325,7 +325,7 @@ def approach_of(v: Array, normal_row: Array) -> float:
     return total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _tie_terms(tree: TreeMotion, com: Array, spec: Any, points: Array, f: Array, R: Array, K: Array) -> None:
     """As for a contact, but each side has a point of its own, fixed in its body, and the axes are the world's."""
     dofs, bodies, cdof, before, after = tree.dofs, tree.bodies, tree.cdof, tree.before, tree.after
@@ -361,7 +361,7 @@ def _tie_terms(tree: TreeMotion, com: Array, spec: Any, points: Array, f: Array,
             k = dofs[k].parent
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _equality_terms(spec: Any, entries: Records, q: Array, v: Array, impulse: float, R: Array, K: Array) -> None:
     """A polynomial's slope changes along it."""
     x = line_value(entries, spec.middle, spec.stop, q, False) - spec.rest[1]
@@ -375,7 +375,7 @@ def _equality_terms(spec: Any, entries: Records, q: Array, v: Array, impulse: fl
             R[two.dof, one.dof] -= impulse * curvature * one.coefficient * two.coefficient
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _ball_terms(spec: Any, q: Array, v: Array, impulse: float, R: Array, K: Array) -> None:
     """The axis of a ball joint's angle turns as the joint does."""
     axis, log_d = np.empty(3), np.empty((3, 3))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,13 +22,14 @@ from tangens.contact.rigid.memory.settings import LAW
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import DRY, EQUALITY, LIMIT
 from tangens.dynamics.rotations import quat_log, quat_multiply, quat_rotate
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, guess: Array) -> None:
     """Rows, targets and first guesses of the constraints that take part, and their numbers.
 
@@ -71,7 +71,7 @@ def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, gu
     w.counts[0], w.counts[1] = b, r
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _constraint_rows(
     model: Model, kin: Kinematics, spec: Any, block: Any, r: int, J: Array, g: Array, rate: Array
 ) -> None:
@@ -92,7 +92,7 @@ def _constraint_rows(
         _limit_row(model, spec, kin.q, block, r, J, g, rate)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def line_value(entries: Records, start: int, stop: int, x: Array, by_dof: bool) -> float:
     """Length of a line at a configuration, or its rate at a velocity."""
     total = 0.0
@@ -101,7 +101,7 @@ def line_value(entries: Records, start: int, stop: int, x: Array, by_dof: bool) 
     return total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def ball_angle(q: Array, at: int, axis: Array) -> float:
     """Angle of a ball joint and its axis; a joint at zero has no axis, and no limit near it."""
     quat_log(q[at : at + 4], axis)
@@ -111,7 +111,7 @@ def ball_angle(q: Array, at: int, axis: Array) -> float:
     return angle
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def polynomial(p: Array, x: float) -> tuple[float, float, float]:
     """p(x), its slope and its curvature."""
     return (
@@ -121,7 +121,7 @@ def polynomial(p: Array, x: float) -> tuple[float, float, float]:
     )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _limit_row(model: Model, spec: Any, q: Array, block: Any, r: int, J: Array, g: Array, rate: Array) -> None:
     entries = model.entries
     if spec.shape == BALL_LIMIT:
@@ -137,7 +137,7 @@ def _limit_row(model: Model, spec: Any, q: Array, block: Any, r: int, J: Array, 
     g[r], rate[r] = limit_target(model, block.value)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _equality_row(model: Model, spec: Any, q: Array, r: int, J: Array, g: Array, rate: Array) -> None:
     entries = model.entries
     x = line_value(entries, spec.middle, spec.stop, q, False) - spec.rest[1]
@@ -150,7 +150,7 @@ def _equality_row(model: Model, spec: Any, q: Array, r: int, J: Array, g: Array,
     g[r], rate[r] = equality_target(model, error)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def tie_points(spec: Any, xpos: Array, xquat: Array, points: Array) -> None:
     """Where the two anchors are, shape (2, 3)."""
     x = np.empty(3)
@@ -161,7 +161,7 @@ def tie_points(spec: Any, xpos: Array, xquat: Array, points: Array) -> None:
             points[side, i] = xpos[body, i] + x[i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _tie_rows(model: Model, kin: Kinematics, spec: Any, r: int, J: Array, g: Array, rate: Array) -> None:
     """Body 0's anchor relative to body 1's in world axes; for a weld the angular velocity too."""
     dofs, bodies, cdof, com, xpos, xquat = model.dofs, model.bodies, kin.cdof, kin.com, kin.xpos, kin.xquat

@@ -8,11 +8,11 @@ a `joint` or `tendon` equality makes one line a polynomial of another. A ball jo
 from __future__ import annotations
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.errors import SceneError
+from tangens.kernels import inline
 from tangens.scene.support import element_name
 
 Array = NDArray[np.float64]
@@ -141,7 +141,7 @@ def _rest_length(m: mujoco.MjModel, index: int, joint: bool) -> float:
     return float(m.qpos0[m.jnt_qposadr[index]] if joint else m.tendon_length0[index])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def unpack_constraints(packed: Array) -> tuple[Records, Records]:
     """Specs and entries."""
     a = 2 + int(packed[0]) * _SPEC_SIZE

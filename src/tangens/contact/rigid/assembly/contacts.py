@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, GEOM
 from tangens.contact.rigid.memory.settings import MARGIN
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,7 +27,7 @@ _REFINED = 2e-3  # contacts that come so close within the step are worth correct
 _MARGIN, _AHEAD = 5e-4, 1.5  # how far contacts are looked for: so much, and so many steps ahead of each geom
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), number)
 def set_margins(table: IntArray, h: float) -> None:
     """Let MuJoCo look for contacts only as far as geoms can come within a step; a pair's margins add up."""
     model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
@@ -47,7 +47,7 @@ def set_margins(table: IntArray, h: float) -> None:
         gap[g] = min(most, _MARGIN + ahead * speed)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), integer, number)
 def refine_contacts(table: IntArray, nc: int, h: float) -> None:
     """Correct what MuJoCo found between curved shapes, in its own memory, for contacts that may push in this step."""
     model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)
@@ -67,7 +67,7 @@ def refine_contacts(table: IntArray, nc: int, h: float) -> None:
             arena[base + layout[DISTANCE]] = gap
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def read_contacts(table: IntArray, contacts: Records) -> None:
     """Copy what MuJoCo found: the next step writes over it."""
     layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
@@ -76,7 +76,7 @@ def read_contacts(table: IntArray, contacts: Records) -> None:
         _read_contact(arena, arena32, layout, c, contacts[c])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), integer)
 def bouncing_normals(table: IntArray, nc: int) -> Array:
     """Index, gap, the two geoms and the normal's row of each contact with restitution, shape (n, 4 + nv)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
@@ -96,14 +96,14 @@ def bouncing_normals(table: IntArray, nc: int) -> Array:
     return out[:count]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def contact_rows(model: Model, kin: Kinematics, contact: Any, J: Array) -> None:
     """Add the three rows of a contact to J."""
     one, two = model.geoms[contact.geom[0]].body, model.geoms[contact.geom[1]].body
     point_rows(model.dofs, model.bodies, one, two, contact.position, contact.frame, kin.cdof, kin.com, J)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c: int, contact: Any) -> None:
     base = c * layout[STRIDE]
     for i in range(3):
@@ -118,7 +118,7 @@ def _read_contact(arena: Array, arena32: NDArray[np.int32], layout: IntArray, c:
         contact.geom[i] = arena32[c * layout[STRIDE32] + layout[GEOM_PAIR] + i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def normal_velocity(model: Model, kin: Kinematics, after: Array, contact: Any) -> float:
     """Velocity of a contact along its normal, its target added; `after` are the bodies' velocities."""
     bodies, geoms, com, total = model.bodies, model.geoms, kin.com, contact.target

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.dynamics import tree_solve
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 
 _WORTH_BLAS = 1000  # numbers in the rows
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def set_free_velocity(model: Model, kin: Kinematics, w: Workspace) -> None:
     """(M + h·D)(v_free − v) = h·(forces), and the factors of M + h·D."""
     dofs, v, v_free, h = model.dofs, kin.v, w.v_free, model.h
@@ -34,7 +34,7 @@ def set_free_velocity(model: Model, kin: Kinematics, w: Workspace) -> None:
         w.v_next[i] = v_free[i]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def set_delassus(model: Model, w: Workspace) -> None:
     """G = J·(M + h·D)⁻¹·Jᵀ by half solves, and g += J·v_free."""
     n, nv = w.counts[1], w.v_free.shape[0]
@@ -61,7 +61,7 @@ def set_delassus(model: Model, w: Workspace) -> None:
             G[s, r] = total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def apply_impulses(model: Model, w: Workspace) -> None:
     """v⁺ = v_free + (M + h·D)⁻¹·Jᵀ·λ."""
     n, nv, J, v_next = w.counts[1], w.v_free.shape[0], w.J, w.v_next

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline
 
 Array = NDArray[np.float64]
 
 _STEEP = 0.8  # a normal with more of x than this takes its tangent from y
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def set_tangents(frame: Array) -> None:
     """Fill the last two rows of a frame (9,), given its first one, the normal."""
     a = 0 if abs(frame[0]) <= _STEEP else 1
@@ -28,7 +29,7 @@ def set_tangents(frame: Array) -> None:
     frame[8] = frame[0] * frame[4] - frame[1] * frame[3]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def spin_of_tangents(frame: Array) -> tuple[float, float, float]:
     """A vector y: where the frame of a turning normal turns by ω, up to some spin about it, it is ω + (y·ω)·normal.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +12,7 @@ from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.memory.settings import ARRIVAL, CORRECTION_SPEED, DAMPING
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -21,7 +21,7 @@ Records = NDArray[np.void]
 _NEVER = 1e6  # a target that no velocity violates [m/s]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def set_contact_targets(model: Model, kin: Kinematics, w: Workspace) -> None:
     """The target of each contact, from its gap and its velocity of approach."""
     nv = kin.v.shape[0]
@@ -32,13 +32,13 @@ def set_contact_targets(model: Model, kin: Kinematics, w: Workspace) -> None:
         _set_contact_target(model, kin, after, w.contacts[c])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def restitution_of(geoms: Records, geom: IntArray) -> float:
     """A pair bounces as the bouncier of its geoms does."""
     return max(geoms[geom[0]].restitution, geoms[geom[1]].restitution)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _set_contact_target(model: Model, kin: Kinematics, after: Array, contact: Any) -> None:
     """What is added to the normal velocity before it must not be negative, and its slopes.
 
@@ -63,7 +63,7 @@ def _set_contact_target(model: Model, kin: Kinematics, after: Array, contact: An
         contact.target, contact.rate, contact.gain, contact.bounces = restitution * approach, 0.0, restitution, 1
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def limit_target(model: Model, value: float) -> tuple[float, float]:
     """Target of a limit with so much left, and its slope."""
     h, fastest = model.h, model.settings[CORRECTION_SPEED]
@@ -73,7 +73,7 @@ def limit_target(model: Model, value: float) -> tuple[float, float]:
     return (undo, model.correction / h) if undo > -fastest else (-fastest, 0.0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def equality_target(model: Model, error: float) -> tuple[float, float]:
     """Velocity that undoes the error of an equality, and its slope."""
     rate, speed = model.correction / model.h, model.settings[CORRECTION_SPEED]

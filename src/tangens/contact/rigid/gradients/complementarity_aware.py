@@ -9,7 +9,6 @@ Both functions make a new tape; the step's own stays as it is.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from tangens.contact.rigid.problem.contact_problem import (
     STICKING,
     velocity,
 )
+from tangens.kernels import floats, ints, kernel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -34,7 +34,7 @@ IntArray = NDArray[np.int64]
 _TOUCHING = 1e-6  # a gap this small is worth holding on to [m]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1))
 def with_touching_contacts(table: IntArray, tape: Array) -> Array:
     """The tape of the same step in which all contacts that touch take part, whether or not they push."""
     model, kin, old = open_tape(table, tape)

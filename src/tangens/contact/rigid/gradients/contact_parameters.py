@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -37,7 +37,7 @@ CONTACT_PARAMETERS = ("friction", "restitution", "frictionloss", "size")
 _FRICTION, _RESTITUTION, _FRICTIONLOSS, _SIZE = range(4)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), floats(2), floats(1), floats(2), integer)
 def parameter_terms(
     table: IntArray, tape: Array, response: Array, friction: Array, slide: Array, parameter: int
 ) -> tuple[Array, Array]:
@@ -79,7 +79,7 @@ def parameter_terms(
     return R, C
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), integer, integer, floats(1), floats(1), number)
 def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap: float) -> Array:
     """∂gap/∂size of a contact between two geoms where MuJoCo has just placed them, shape (ngeom, 3)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
@@ -97,7 +97,7 @@ def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap
     return out
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), integer)
 def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Array]:
     """R (nv,) and K (rows,) by the duration of the step."""
     model, kin, w = open_tape(table, tape)
@@ -123,7 +123,7 @@ def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Arra
     return R, K
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _against(block: Any, sigma: Array, tangent: int) -> float:
     """Component of the direction that friction acts against."""
     if block.kind == BOX:
@@ -132,14 +132,14 @@ def _against(block: Any, sigma: Array, tangent: int) -> float:
     return (y if tangent else x) / max(math.sqrt(x * x + y * y), 1e-300)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _share(values: Array, geom: IntArray, side: int, used: float) -> float:
     """How much of a pair's value is one geom's: none if the pair has a value of its own."""
     own, other = values[geom[side]] == used, values[geom[1 - side]] == used
     return 0.0 if not own else (0.5 if other else 1.0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _add_size(
     model: Model, kin: Kinematics, w: Workspace, response: Array, contact: Any, block: Any, R: Array, C: Array
 ) -> None:
@@ -184,7 +184,7 @@ def _add_size(
                 C[0, at] += contact.gain * (frame[0] * past[0] + frame[1] * past[1] + frame[2] * past[2])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _relative_velocity(
     bodies: Records, one: int, two: int, com: Array, p: Array, after: Array, spin: Array, velocity: Array
 ) -> None:  # fmt: skip
@@ -197,7 +197,7 @@ def _relative_velocity(
             velocity += sign * (after[k, 3:] + np.cross(after[k, :3], p - com[body.root]))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _add_force(
     dofs: Records, bodies: Records, one: int, two: int, com: Array, p: Array, cdof: Array, force: Array, moment: Array,
     out: Array,

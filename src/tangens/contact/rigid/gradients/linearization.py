@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +38,7 @@ from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.tangent import integrate_rows, pull_back_integration
+from tangens.kernels import boolean, fixed_floats, floats, inline, integer, ints, kernel, named, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -64,7 +64,13 @@ class Linearization(NamedTuple):
     turn: Array  # how contact frames turn with q, (nc, 3, nv), if asked for
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+_LINEARIZATION = named(
+    Linearization, integer, boolean, boolean, floats(1), floats(3), floats(2), floats(3), floats(2), floats(2),
+    floats(2), floats(2), floats(2), ints(1), floats(3),
+)  # fmt: skip
+
+
+@kernel(ints(2), floats(1), floats(2), floats(2), floats(4), floats(3), nogil=True)
 def differentiate(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, by_state: Array, by_u: Array
 ) -> tuple[int, bool]:
@@ -76,7 +82,7 @@ def differentiate(
     return -1, lin.ambiguous
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@kernel(ints(2), floats(1), floats(2), floats(2), boolean, boolean, nogil=True)
 def linearize(
     table: IntArray, tape: Array, response: Array, gravcomp: Array, with_u: bool, with_turn: bool
 ) -> Linearization:
@@ -117,7 +123,7 @@ def linearize(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _add_smooth_forces(
     model: Model, kin: Kinematics, w: Workspace, gravcomp: Array, outside: Array, R: Array, R_u: Array
 ) -> None:
@@ -140,7 +146,7 @@ def _add_smooth_forces(
     )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), _LINEARIZATION, floats(4), floats(3))
 def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
     nv, m, h = lin.W.shape[0], lin.Y.shape[0], tape[DURATION]
@@ -169,7 +175,7 @@ def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, b
     return P, T
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), _LINEARIZATION, fixed_floats(1), fixed_floats(1), floats(1))
 def reverse(
     table: IntArray, tape: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -192,7 +198,7 @@ def reverse(
     return by_q, by_v, h * z, z @ lin.R_u, z, s
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
     """Whether some impulse in the null space of A moves anything: then v⁺ is one of many."""
     m = A.shape[0]
@@ -200,7 +206,7 @@ def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
     return np.abs(null.T @ Y).max() > 1e-6 * np.abs(Y).max()
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline(floats(2), floats(2))
 def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
     """X ← B·X, for X with a row for each equation; B is symmetric, so Xᵀ ← Xᵀ·B as well."""
     for r in range(slide.shape[0]):
@@ -211,7 +217,7 @@ def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
                 X[r, i], X[r + 1, i] = xx * a + xy * b, xy * a + yy * b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _active_rows(blocks: Records) -> IntArray:
     total = 0
     for b in range(blocks.shape[0]):
@@ -226,7 +232,7 @@ def _active_rows(blocks: Records) -> IntArray:
     return out[:m]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _laws(
     active: IntArray, blocks: Records, impulse: Array, sigma: Array, G: Array, n: int, slide: Array
 ) -> Array:  # fmt: skip
@@ -277,7 +283,7 @@ def _laws(
     return A
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _add_joint_forces(model: Model, kin: Kinematics, a: Array, R: Array, R_u: Array) -> None:
     """What springs, dampers, tendons and actuators add to R; and M + h·D, by which v itself enters."""
     dof, quat, line, row = unpack(model.elements)

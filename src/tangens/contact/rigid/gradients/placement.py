@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from tangens.contact.rigid.memory.views import open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import pack_long_tree, propagate_velocities, unpack_tree
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.rotations import quat_rotate
+from tangens.kernels import floats, inline, integer, ints, kernel, named
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -43,13 +43,16 @@ class LongTree(NamedTuple):
     """Each body's parent, in whose axes it slides."""
 
 
+_LONG_TREE = named(LongTree, floats(1), ints(1), ints(1), ints(1))
+
+
 def long_tree(m: mujoco.MjModel) -> LongTree:
     """Insert the dofs."""
     tree, real, sliding = pack_long_tree(m)
     return LongTree(tree, real, sliding, m.body_parentid.astype(np.int64))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     """Motion axes of all dofs of the long tree."""
     nv = long.real.shape[0]
@@ -69,7 +72,7 @@ def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     return out
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), floats(2), integer, _LONG_TREE)
 def placement_terms(
     table: IntArray, tape: Array, response: Array, rows: int, long: LongTree
 ) -> tuple[Array, Array, int]:
@@ -108,7 +111,7 @@ def placement_terms(
     return R, out, unknown
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), integer, integer, floats(1), floats(1), _LONG_TREE)
 def gap_by_placement(table: IntArray, one: int, two: int, p: Array, frame: Array, long: LongTree) -> Array:
     """∂gap/∂placement of a contact between two geoms where MuJoCo has just placed them, shape (nbody, 3)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)

@@ -12,7 +12,6 @@ placements change of A·n is left out.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from tangens.contact.rigid.memory.tape import Solved, open_tape
 from tangens.contact.rigid.problem.contact_problem import BOX, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
+from tangens.kernels import floats, ints, kernel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -82,7 +82,7 @@ def _through(slide: Array, x: Array) -> None:
         x[r + 1] *= slide[r, 2]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(ints(2), floats(1), floats(2), floats(1))
 def force_derivative(table: IntArray, tape: Array, response: Array, impulse: Array) -> Array:
     """∂(Jᵀ·λ)/∂q of given impulses, shape (nv, nv)."""
     model, kin, w = open_tape(table, tape)

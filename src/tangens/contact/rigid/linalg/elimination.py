@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve_in_place(A: Array, b: Array) -> bool:
     """Gaussian elimination with row pivoting; `A` is overwritten, `b` becomes the solution. False if singular."""
     n = A.shape[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -12,7 +13,7 @@ IntArray = NDArray[np.int64]
 _VANISHES = 1e-9  # a pivot this small, of balanced equations, is none
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def invert(A: Array) -> tuple[Array, int]:
     """A⁻¹ or its generalisation, and the rank of A; `A` is overwritten.
 
@@ -44,7 +45,7 @@ def invert(A: Array) -> tuple[Array, int]:
     return out, rank
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def minimal_solution(A: Array, b: Array) -> Array:
     """The smallest x that solves A·x = b, or comes nearest to it; A and b are overwritten."""
     n = A.shape[0]
@@ -62,7 +63,7 @@ def minimal_solution(A: Array, b: Array) -> Array:
     return inverse @ b
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def gauss_jordan(A: Array, vanishes: float) -> bool:
     """Invert in place with row pivoting; False as soon as a pivot is smaller than `vanishes`."""
     n = A.shape[0]
@@ -95,7 +96,7 @@ def gauss_jordan(A: Array, vanishes: float) -> bool:
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _pseudo_inverse(A: Array, out: Array) -> int:
     """Fill out with A⁺ by A = L·U of full rank: A⁺ = Uᵀ(U·Uᵀ)⁻¹(Lᵀ·L)⁻¹Lᵀ. Complete pivoting keeps L and U tame."""
     n = A.shape[0]

@@ -5,16 +5,17 @@ Plain loops are as quick as BLAS for nine rows and columns, and slower for eight
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 
 _WORTH_BLAS = 2000  # multiplications
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+@subroutine(fastmath={"contract"})
 def multiply(A: Array, B: Array, out: Array) -> None:
     """Out ← A·B."""
     n, inner = A.shape
@@ -36,7 +37,7 @@ def multiply(A: Array, B: Array, out: Array) -> None:
                 out[i, j] += a * B[k, j] + b * B[k + 1, j] + c * B[k + 2, j] + d * B[k + 3, j]
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@subroutine(fastmath={"contract", "reassoc"})
 def times_lower_transposed(A: Array, W: Array, out: Array) -> None:
     """Out ← A·Wᵀ for a lower triangular W."""
     for r in range(A.shape[0]):
@@ -47,7 +48,7 @@ def times_lower_transposed(A: Array, W: Array, out: Array) -> None:
             out[r, i] = total
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@subroutine(fastmath={"contract", "reassoc"})
 def lower_squared(W: Array, out: Array) -> None:
     """Out ← W·Wᵀ for a lower triangular W."""
     for i in range(W.shape[0]):

@@ -19,6 +19,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from tangens.kernels import inline
+
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -69,13 +71,13 @@ def _pointer(_context: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
     return types.CPointer(types.float64)(types.int64), generate
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def take(table: IntArray, field: int) -> Array:
     """One array of the table, flat."""
     return numba.carray(_pointer(table[field, 0]), (table[field, 1],))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def take_rows(table: IntArray, field: int, width: int) -> Array:
     """One array of the table, with rows of the given width."""
     return numba.carray(_pointer(table[field, 0]), (table[field, 1] // width, width))

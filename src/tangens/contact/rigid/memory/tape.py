@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from tangens.contact.rigid.memory.views import (
     open_model,
 )
 from tangens.contact.rigid.problem.contact_problem import BLOCK
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -37,7 +37,7 @@ _HEADER = 8
 _ARRAYS = len(KINEMATICS)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def record(table: IntArray, model: Model, w: Workspace) -> Array:
     """Write the tape of a solved step."""
     nc, nb, n, nv = w.contacts.shape[0], w.counts[0], w.counts[1], w.v_next.shape[0]
@@ -57,7 +57,7 @@ def record(table: IntArray, model: Model, w: Workspace) -> Array:
     return tape
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _copy(w: Workspace, to: Workspace, nb: int, n: int) -> None:
     to.counts[:] = w.counts
     to.contacts[:] = w.contacts
@@ -67,7 +67,7 @@ def _copy(w: Workspace, to: Workspace, nb: int, n: int) -> None:
     to.g[:], to.impulse[:], to.sigma[:], to.rate[:] = w.g[:n], w.impulse[:n], w.sigma[:n], w.rate[:n]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspace]:
     """The model, the kinematics and the solved problem of a step."""
     model = open_model(table, tape[DURATION], tape[IMPLICIT], tape[CORRECTION])
@@ -87,7 +87,7 @@ def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspac
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _part(tape: Array, ends: IntArray, k: int) -> Array:
     return tape[ends[k] : ends[k + 1]]
 

@@ -6,7 +6,6 @@ derivative reads the copies on a tape.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +31,7 @@ from tangens.contact.rigid.memory.settings import ROWS
 from tangens.contact.rigid.memory.structs import struct
 from tangens.contact.rigid.problem.contact_problem import BLOCK
 from tangens.dynamics.kinematic_tree import unpack_tree
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -133,7 +133,7 @@ class Workspace:
     """∂target/∂(what a row measures)."""
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def open_model(table: IntArray, h: float, implicit_h: float, correction: float) -> Model:
     """The model of an address table, for a step of the given duration."""
     dofs, bodies, column = unpack_tree(take(table, TREE))
@@ -145,7 +145,7 @@ def open_model(table: IntArray, h: float, implicit_h: float, correction: float) 
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def open_kinematics(table: IntArray) -> Kinematics:
     """MuJoCo's own arrays."""
     k = FIRST_OF_KINEMATICS
@@ -157,7 +157,7 @@ def open_kinematics(table: IntArray) -> Kinematics:
     )  # fmt: skip
 
 
-@numba.njit(cache=True)
+@inline
 def offsets(nv: int, entries: int, contacts: int, blocks: int, rows: int) -> tuple[int, int, int, int, int, int]:
     """Where in a workspace contacts, blocks, velocities, rows, G and the unknowns end; `entries` is the length of M."""
     a = 2 + contacts * _CONTACT_SIZE
@@ -168,7 +168,7 @@ def offsets(nv: int, entries: int, contacts: int, blocks: int, rows: int) -> tup
     return a, b, c, d, e, e + 4 * rows
 
 
-@numba.njit(cache=True)
+@subroutine
 def carve(memory: Array, nv: int, entries: int, contacts: int, blocks: int, rows: int) -> Workspace:
     """A workspace in plain memory."""
     n = rows
@@ -181,7 +181,7 @@ def carve(memory: Array, nv: int, entries: int, contacts: int, blocks: int, rows
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def new_workspace(model: Model, kin: Kinematics, contacts: int) -> Workspace:
     """Room for so many contacts, and for all other constraints of the model."""
     nv, entries, extra = kin.v.shape[0], kin.M.shape[0], int(model.settings[ROWS])

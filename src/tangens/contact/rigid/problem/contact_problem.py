@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -42,7 +43,7 @@ BLOCK = np.dtype(
 )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def velocity(G: Array, g: Array, impulse: Array, out: Array) -> None:
     """σ = G·λ + g."""
     n = g.shape[0]
@@ -53,7 +54,7 @@ def velocity(G: Array, g: Array, impulse: Array, out: Array) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def project(kind: int, bound: float, x: Array) -> None:
     """Clip a block of impulses to what its bound allows once the normal part is known.
 
@@ -76,7 +77,7 @@ def project(kind: int, bound: float, x: Array) -> None:
         x[0] = min(max(x[0], -bound), bound)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def project_on_cone(kind: int, bound: float, x: Array) -> None:
     """The point of the block's set that is nearest to x: for a contact, of its second-order cone."""
     if kind != CONTACT:
@@ -93,7 +94,7 @@ def project_on_cone(kind: int, bound: float, x: Array) -> None:
     x[0], x[1], x[2] = normal, bound * normal * x[1] / length, bound * normal * x[2] / length
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def residual(blocks: Records, impulse: Array, sigma: Array) -> float:
     """Largest violation of the laws, as a velocity."""
     worst = 0.0
@@ -111,7 +112,7 @@ def residual(blocks: Records, impulse: Array, sigma: Array) -> float:
     return worst
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
     """The mode of each block at a solution (paper 2, Sec. 3.2)."""
     for b in range(blocks.shape[0]):
@@ -140,7 +141,7 @@ def classify(blocks: Records, impulse: Array, sigma: Array) -> None:
             block.mode = SLIDING if slides else STICKING
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def yield_to_limits(G: Array, blocks: Records) -> None:
     """Dry friction that holds what a limit or an equality holds as well has no say: it slides, at a constant force.
 
@@ -157,7 +158,7 @@ def yield_to_limits(G: Array, blocks: Records) -> None:
                         blocks[b].mode = SLIDING
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def violations(blocks: Records, impulse: Array, sigma: Array) -> tuple[float, float, float]:
     """How far the worst block is from each law by itself.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.linalg.generalized_inverse import gauss_jordan
 from tangens.contact.rigid.problem.contact_problem import CONTACT, project_on_cone, residual, velocity
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def admm(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
 ) -> tuple[int, float]:  # fmt: skip
@@ -67,7 +67,7 @@ def admm(
     return iteration + 1, best_error
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _shifted_inverse(G: Array, rho: float) -> Array:
     out = G.copy()
     for i in range(G.shape[0]):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, project
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def gauss_seidel(G: Array, blocks: Records, impulse: Array, sigma: Array, sweeps: int, tolerance: float) -> int:
     """Sweep over the blocks, each solved for its own impulse with the others fixed; returns the sweeps taken.
 
@@ -42,7 +42,7 @@ def gauss_seidel(G: Array, blocks: Records, impulse: Array, sigma: Array, sweeps
     return sweeps
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _add(G: Array, impulse: Array, sigma: Array, row: int, amount: float) -> float:
     if amount != 0.0:
         impulse[row] += amount

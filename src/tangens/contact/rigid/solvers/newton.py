@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.linalg.elimination import solve_in_place
 from tangens.contact.rigid.problem.contact_problem import CONTACT, DRY, LIMIT, residual, velocity
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def newton(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float,
     compliance: float,
@@ -59,7 +59,7 @@ def newton(
     return iterations, best_error
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _set_what_is_known(
     blocks: Records, impulse: Array, sigma: Array, base: Array, rows: IntArray, owner: IntArray
 ) -> int:
@@ -81,7 +81,7 @@ def _set_what_is_known(
     return m
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _equations(
     G: Array, blocks: Records, compliance: float, impulse: Array, sigma: Array, rows: IntArray, owner: IntArray,
     F: Array, J: Array,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from tangens.contact.rigid.linalg.generalized_inverse import minimal_solution
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, LIMIT, residual, velocity
 from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 from tangens.contact.rigid.solvers.methods import FALLBACK, GUESS, PIVOTING
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -45,7 +45,7 @@ class Box(NamedTuple):
     normal: IntArray
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve_boxes(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
 ) -> tuple[int, float, int]:  # fmt: skip
@@ -98,7 +98,7 @@ def solve_boxes(
     return taken, best_error, FALLBACK
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _bounds(n: int, blocks: Records) -> Box:
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     factor, normal = np.zeros(n), np.full(n, -1, dtype=np.int64)
@@ -114,7 +114,7 @@ def _bounds(n: int, blocks: Records) -> Box:
     return Box(low, high, factor, normal)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _places_of(box: Box, impulse: Array, places: IntArray) -> None:
     """Where impulses are within their bounds."""
     for i in range(impulse.shape[0]):
@@ -132,7 +132,7 @@ def _places_of(box: Box, impulse: Array, places: IntArray) -> None:
             places[i] = FREE
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _places_by_probe(blocks: Records, impulse: Array, sigma: Array, places: IntArray) -> None:
     """Where rows go if each follows its own velocity."""
     for b in range(blocks.shape[0]):
@@ -147,14 +147,14 @@ def _places_by_probe(blocks: Records, impulse: Array, sigma: Array, places: IntA
                 places[i] = HIGH if probe > high else LOW if probe < -high else FREE
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _is_free(box: Box, places: IntArray, i: int) -> bool:
     """Whether a row has an equation: friction has none where its normal rests on zero."""
     normal = box.normal[i]
     return places[i] == FREE and (normal < 0 or places[normal] == FREE)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _free_rows(box: Box, places: IntArray) -> IntArray:
     out, m = np.empty(places.shape[0], dtype=np.int64), 0
     for i in range(places.shape[0]):
@@ -164,7 +164,7 @@ def _free_rows(box: Box, places: IntArray) -> IntArray:
     return out[:m]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _equations(G: Array, box: Box, places: IntArray, rows: IntArray) -> Array:
     """A_CC with what bounded friction adds to the columns of its normals (Appendix A)."""
     m = rows.shape[0]
@@ -183,7 +183,7 @@ def _equations(G: Array, box: Box, places: IntArray, rows: IntArray) -> Array:
     return A
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _complete(box: Box, places: IntArray, x: Array, with_constants: bool) -> None:
     """Set the rows that have no equation: constants, and friction that follows its normal."""
     for i in range(places.shape[0]):
@@ -196,7 +196,7 @@ def _complete(box: Box, places: IntArray, x: Array, with_constants: bool) -> Non
             x[i] = side * box.factor[i] * x[box.normal[i]]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _settle(G: Array, g: Array, box: Box, places: IntArray, impulse: Array) -> None:
     """The smallest impulses that belong to these places."""
     rows = _free_rows(box, places)
@@ -215,7 +215,7 @@ def _settle(G: Array, g: Array, box: Box, places: IntArray, impulse: Array) -> N
     _complete(box, places, impulse, True)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _stabilize(
     G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array, tolerance: float
 ) -> float:  # fmt: skip
@@ -242,7 +242,7 @@ def _stabilize(
     return error
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _dantzig(
     G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array
 ) -> int:  # fmt: skip
@@ -268,7 +268,7 @@ def _dantzig(
     return pivots
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _take_in_at_once(G: Array, box: Box, places: IntArray, sigma: Array, i: int) -> bool:
     """Whether the row obeys its law with no impulse."""
     normal, small = box.normal[i], 1e-14 * (1.0 + abs(sigma[i]))
@@ -287,7 +287,7 @@ def _take_in_at_once(G: Array, box: Box, places: IntArray, sigma: Array, i: int)
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def _pivot(
     G: Array, box: Box, places: IntArray, impulse: Array, sigma: Array, change: Array, rate: Array, i: int
 ) -> bool:  # fmt: skip
@@ -336,7 +336,7 @@ def _pivot(
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def _until_event(
     box: Box, places: IntArray, impulse: Array, sigma: Array, change: Array, rate: Array, j: int, driven: int,
     still: float,

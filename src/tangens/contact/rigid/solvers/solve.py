@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 from tangens.contact.rigid.solvers.methods import ADMM, NEWTON
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
@@ -32,7 +32,7 @@ _START_AFRESH, _TRY_THE_OTHER = 8, 256
 _COMPLIANCES = (1e-8, 1e-8, 1e-6, 1e-8, 1e-4, 1e-6, 1e-10, 1e-12, 1e-2, 1e-3, 1e-4, 1e-6)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inline
 def set_scales(G: Array, blocks: Records) -> None:
     """How fast each block answers a unit impulse of its own: the largest diagonal entry of G there."""
     largest = 0.0
@@ -45,7 +45,7 @@ def set_scales(G: Array, blocks: Records) -> None:
         blocks[b].scale = scale
 
 
-@numba.njit(cache=True, error_model="numpy")
+@subroutine
 def solve(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
