@@ -1,6 +1,6 @@
 """Compiling kernels ahead of time: by worker processes, in parallel, with progress.
 
-    python -m tangens.kernels.build               # what is missing, into the package: what `make venv` does
+    python -m tangens.kernels.build               # what is missing, into the package, without what is out of date
     python -m tangens.kernels.build --user        # into the user's cache folder
 
 Where a kernel turns out to be missing when it is called, the same is done on demand, into the user's cache folder.
@@ -25,16 +25,10 @@ from tangens.cache import announce
 from tangens.kernels import store
 from tangens.kernels.functions import CompiledFunction, Kernel
 
-_WORKER = "TANGENS_KERNEL_WORKER"
 _HEAVIEST = ("step", "differentiate", "linearize", "placement_terms", "parameter_terms")
 """Compiled first, so that no worker is left with a long one at the end."""
 _PACKAGE = Path(__file__).parents[1]
 _LOG = logging.getLogger("tangens")
-
-
-def is_worker() -> bool:
-    """Whether this process was started to compile kernels."""
-    return _WORKER in os.environ
 
 
 def all_kernels() -> list[Kernel]:
@@ -84,7 +78,7 @@ def build(folder: Path, workers: int, report: Callable[[int, int, str], None]) -
 
 @contextmanager
 def _worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | store.worker_settings() | {_WORKER: "1", store.KERNEL_FOLDER: str(folder)}
+    environment = os.environ | store.worker_settings() | {store.WORKER: "1", store.KERNEL_FOLDER: str(folder)}
     source = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
@@ -132,6 +126,8 @@ def main(arguments: list[str] | None = None) -> None:
     started = time.perf_counter()
     count = build(folder, options.workers, lambda done, of, task: print(f"[{done}/{of}] {task}", flush=True))
     print(f"{count} kernels compiled in {time.perf_counter() - started:.0f} s" if count else "all kernels are there")
+    if not options.user and all(one.is_kept() for one in all_kernels()):
+        store.remove_unused(folder)
 
 
 if __name__ == "__main__":

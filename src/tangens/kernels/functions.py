@@ -33,8 +33,8 @@ from tangens.kernels.content import content_key
 from tangens.kernels.library import EmittedCompiler, LinkedCompiler, loaded
 from tangens.kernels.signatures import accepts
 
-Needs = dict[tuple[str, str, str, str], None]
-"""Subroutines that are called: module, name, types of arguments, type of the result; in order."""
+Needs = dict[store.Need, None]
+"""Subroutines that are called, in order."""
 
 _recording: list[Needs] = []
 """Of all functions that are being compiled, the innermost last."""
@@ -139,17 +139,19 @@ class Subroutine(CompiledFunction):
         found, entry_point = self._loaded[written]
         signature = pickle.loads(found.signature)
         external = ExternalFunctionDescriptor(_symbol(self, written), signature.return_type, signature.args)
-        self.add(entry_point, signature, external, (), {self._reference(written, found): None})
+        self.add(entry_point, signature, external, (), {self._need(written, found): None})
 
-    def is_ready(self, written: str, returns: str) -> bool:
-        """Make the function ready for compiled code that calls it with these types; False if it has changed."""
-        return self._is_ready(written) and self._loaded[written][0].returns == returns
+    def is_ready(self, need: store.Need) -> bool:
+        """Make the function ready for compiled code that calls it; False if it is missing or returns another type."""
+        if not self._is_ready(need.types) and store.is_worker():
+            self.compile(pickle.loads(need.arguments))
+        return need.types in self._loaded and self._loaded[need.types][0].returns == need.returns
 
     def _is_ready(self, written: str) -> bool:
         """Whether the function is loaded, with all that it needs, for these types; it is now if it was kept."""
         if written not in self._loaded:
             found = store.load(self.__name__, f"{self.content} {written}")
-            if found is None or not all(_callee(module, name).is_ready(*rest) for module, name, *rest in found.needs):
+            if found is None or not all(_callee(need).is_ready(need) for need in found.needs):
                 return False
             self._load(written, found)
         return True
@@ -193,8 +195,9 @@ class Subroutine(CompiledFunction):
         del library, found, environments
         return _symbol(self, written)
 
-    def _reference(self, written: str, found: store.Compiled) -> tuple[str, str, str, str]:
-        return self.__module__, self.__qualname__, written, found.returns
+    def _need(self, written: str, found: store.Compiled) -> store.Need:
+        arguments = dumps(tuple(pickle.loads(found.signature).args))
+        return store.Need(self.__module__, self.__qualname__, written, found.returns, arguments)
 
 
 class Kernel(Subroutine):
@@ -215,7 +218,7 @@ class Kernel(Subroutine):
         """Load the function, have it built with all the others, or compile it here."""
         from tangens.kernels import build
 
-        if not build.is_worker() and not self._is_ready(str(args)):
+        if not store.is_worker() and not self._is_ready(str(args)):
             if args == self.declared:
                 build.on_demand()
             else:
@@ -274,5 +277,5 @@ def _symbol(function: CompiledFunction, types: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}.{digest}"
 
 
-def _callee(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name)
+def _callee(need: store.Need) -> Any:
+    return getattr(importlib.import_module(need.module), need.name)

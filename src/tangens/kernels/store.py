@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 import numba
@@ -27,9 +27,16 @@ PACKAGED = Path(__file__).parents[1] / "_kernels"
 _X86_64_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # instructions beyond those of all x86-64
 SUFFIX = ".kernel"
 X86_64_V3 = "x86-64-v3"
+WORKER = "TANGENS_KERNEL_WORKER"
+"""Environment variable: set in processes that compile kernels."""
 KERNEL_FOLDER = "TANGENS_KERNEL_FOLDER"
 """Environment variable: where a process that builds kernels puts them."""
 _MOST_FILES = 4000  # in the user's cache: some twenty states of the sources
+
+
+def is_worker() -> bool:
+    """Whether this process was started to compile kernels."""
+    return WORKER in os.environ
 
 
 @cache
@@ -67,6 +74,22 @@ def _surroundings() -> str:
     return repr((*versions, here.hexdigest()))
 
 
+_in_use: set[Path] = set()
+
+
+class Need(NamedTuple):
+    """A subroutine as compiled code calls it."""
+
+    module: str
+    name: str
+    types: str
+    """Of its arguments, in writing."""
+    returns: str
+    """The type of its result, in writing."""
+    arguments: bytes
+    """The types of its arguments, pickled."""
+
+
 @dataclass(frozen=True)
 class Compiled:
     """A function as it was compiled for some types: an object file, and what it takes to load it."""
@@ -80,8 +103,8 @@ class Compiled:
     defined: tuple[str, ...]
     """All that the object file defines for others."""
     object_code: bytes
-    needs: tuple[tuple[str, str, str, str], ...]
-    """Subroutines that it calls: module, name, types of arguments, type of the result."""
+    needs: tuple[Need, ...]
+    """Subroutines that it calls."""
     returns: str
     signature: bytes
     environments: bytes
@@ -92,13 +115,23 @@ def load(name: str, key: str) -> Compiled | None:
     """A compiled function, wherever it is kept."""
     for folder in (PACKAGED, folder_to_fill()):
         for processor in processors():
+            file = _file_name(name, key, processor)
             try:
-                found: Any = pickle.loads((folder / _file_name(name, key, processor)).read_bytes())
+                found: Any = pickle.loads((folder / file).read_bytes())
             except (OSError, pickle.UnpicklingError, EOFError, AttributeError):
                 continue
             if isinstance(found, Compiled):
+                _in_use.add(folder / file)
                 return found
     return None
+
+
+def remove_unused(folder: Path) -> int:
+    """Remove all kernels of a folder that this process has not loaded; returns how many."""
+    unused = [path for path in folder.glob(f"*{SUFFIX}") if path not in _in_use]
+    for path in unused:
+        path.unlink()
+    return len(unused)
 
 
 def save(name: str, key: str, compiled: Compiled) -> None:
