@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,10 +44,12 @@ def all_kernels() -> list[Kernel]:
     return [found[name] for name in sorted(found)]
 
 
-def build(folder: Path, workers: int, report: Callable[[int, int, str], None]) -> int:
-    """Compile the kernels that are missing into a folder; returns how many there were."""
+def build(
+    folder: Path, workers: int, report: Callable[[int, int, str], None], kernels: Sequence[Kernel] | None = None
+) -> int:
+    """Compile the kernels that are missing into a folder, of all or of some; returns how many there were."""
     missing = sorted(
-        (one for one in all_kernels() if not one.is_kept()),
+        (one for one in kernels or all_kernels() if not one.is_kept()),
         key=lambda one: _HEAVIEST.index(one.__name__) if one.__name__ in _HEAVIEST else len(_HEAVIEST),
     )
     tasks: SimpleQueue[str] = SimpleQueue()
@@ -92,14 +94,22 @@ def _worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def on_demand() -> None:
-    """Build what is missing into the user's cache, one process at a time."""
-    folder = store.folder_to_fill()
+def on_demand(wanted: Kernel) -> None:
+    """Build what is missing into the user's cache, one process at a time: kernels of rigid contact, or all others."""
+    folder, rigid = store.folder_to_fill(), _is_rigid(wanted)
     with _alone(folder):
-        announce("compiling its kernels for this machine, about a minute, once")
+        announce(f"compiling kernels for this machine, about {'a minute' if rigid else '10 s'}, once")
         started = time.perf_counter()
-        count = build(folder, os.cpu_count() or 1, lambda done, of, task: _LOG.info("%s (%d of %d)", task, done, of))
+        count = build(
+            folder, os.cpu_count() or 1, lambda done, of, task: _LOG.info("%s (%d of %d)", task, done, of),
+            [one for one in all_kernels() if _is_rigid(one) == rigid],
+        )  # fmt: skip
         _LOG.info("compiled %d kernels in %.0f s", count, time.perf_counter() - started)
+
+
+def _is_rigid(one: Kernel) -> bool:
+    """Whether a kernel belongs to the contact models of the exact world, which are most of the work."""
+    return bool(one.__module__.startswith("tangens.contact.rigid"))
 
 
 @contextmanager

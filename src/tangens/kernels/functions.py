@@ -159,7 +159,10 @@ class Subroutine(CompiledFunction):
     @cached_property
     def content(self) -> str:
         """What the function depends on."""
-        return f"{content_key(self.py_func)} {sorted(self.targetoptions.items(), key=repr)!r} {self.has_wrapper}"
+        options = [
+            (name, sorted(value) if isinstance(value, set) else value) for name, value in self.targetoptions.items()
+        ]
+        return f"{content_key(self.py_func)} {sorted(options)!r} {self.has_wrapper}"
 
     @cached_property
     def _loaded(self) -> dict[str, tuple[store.Compiled, Any]]:
@@ -220,7 +223,7 @@ class Kernel(Subroutine):
 
         if not store.is_worker() and not self._is_ready(str(args)):
             if args == self.declared:
-                build.on_demand()
+                build.on_demand(self)
             else:
                 announce(f"compiling {self.__name__} for types of arguments that it was not built for")
         super().obtain(args)
