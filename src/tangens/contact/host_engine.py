@@ -77,7 +77,7 @@ class HostEngine(Engine):
 
     def each(self, task: Callable[[int], T], count: int, threads: int | None = None) -> list[T]:
         """task(0) to task(count − 1), shared between threads: as many as there are cores unless given."""
-        workers = min(threads or len(os.sched_getaffinity(0)), count)
+        workers = min(threads or _cores(), count)
         if workers <= 1:
             return [task(i) for i in range(count)]
         with ThreadPoolExecutor(workers) as pool:
@@ -100,3 +100,8 @@ class HostEngine(Engine):
         from tangens.contact.host_function import host_function  # JAX is not imported before it is needed
 
         return host_function(self, rule)
+
+
+def _cores() -> int:
+    """Cores that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
