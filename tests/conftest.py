@@ -9,10 +9,9 @@ import pytest
 from hypothesis import settings
 
 # Tests compile much and run little. JAX reads this when it is imported.
-os.environ.setdefault(
-    "XLA_FLAGS",
+os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 " + os.environ.get("XLA_FLAGS", "")
 )
 import jax
 

@@ -54,8 +54,10 @@ def worker_settings() -> dict[str, str]:
 def own_processor() -> str:
     """What this process compiles for."""
     codegen = cpu_target.target_context.codegen()
-    name = codegen._get_host_cpu_name()
-    return X86_64_V3 if name == X86_64_V3 else f"{name} {codegen._tm_features}"
+    settings = worker_settings()
+    if settings and all(os.environ.get(name) == value for name, value in settings.items()):
+        return X86_64_V3
+    return f"{codegen._get_host_cpu_name()} {codegen._tm_features}"
 
 
 def processors() -> tuple[str, ...]:
