@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 
 _OURS = (
     "tree", "geoms", "face_normals", "faces", "corners", "constraints", "settings", "joints", "gravity", "elements",
-    "geom_gap", "arena_layout", "arena",
+    "geom_gap", "calls", "arena_layout", "arena",
 )  # fmt: skip
 KINEMATICS = (
     "qpos", "qvel", "ctrl", "qfrc_applied", "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos",
@@ -35,8 +35,8 @@ KINEMATICS = (
 """Arrays of `mujoco.MjData` that a step reads, in the order of a tape."""
 _NAMES = _OURS + KINEMATICS
 (
-    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, GEOM_GAP, ARENA_LAYOUT,
-    ARENA,
+    TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, GEOM_GAP, CALLS,
+    ARENA_LAYOUT, ARENA,
 ) = range(len(_OURS))  # fmt: skip
 FIRST_OF_KINEMATICS = len(_OURS)
 
