@@ -99,12 +99,11 @@ def on_demand(wanted: Kernel) -> None:
     folder, rigid = store.folder_to_fill(), _is_rigid(wanted)
     with _alone(folder):
         announce(f"compiling kernels for this machine, about {'a minute' if rigid else '10 s'}, once")
-        started = time.perf_counter()
-        count = build(
-            folder, os.cpu_count() or 1, lambda done, of, task: _LOG.info("%s (%d of %d)", task, done, of),
-            [one for one in all_kernels() if _is_rigid(one) == rigid],
-        )  # fmt: skip
-        _LOG.info("compiled %d kernels in %.0f s", count, time.perf_counter() - started)
+        group = [one for one in all_kernels() if _is_rigid(one) == rigid]
+        try:
+            build(folder, os.cpu_count() or 1, lambda done, of, task: _LOG.info("%s (%d of %d)", task, done, of), group)
+        except (OSError, RuntimeError) as error:  # no other process can be started: this one compiles what it needs
+            _LOG.warning("kernels are compiled one by one: %s", error)
 
 
 def _is_rigid(one: Kernel) -> bool:
