@@ -6,7 +6,7 @@ import copy
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from lxml import etree
 
 from tangens.errors import OptionError, SceneError
+from tangens.scene.floor import add_floor, add_poses, lowest_point
 from tangens.scene.scene import Scene
 from tangens.scene.support import check_support
 from tangens.scene.urdf import urdf_spec
@@ -34,30 +35,34 @@ def load(
     ignore: Iterable[str] = (),
     repair_inertia: bool = False,
     package_dirs: Iterable[str | os.PathLike[str]] = (),
+    poses: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scene:
     """Load a scene.
 
     Args:
         source: path of an MJCF or URDF file (or a compiled .mjb), XML text, an `MjSpec` or an `MjModel`.
         floating_base: let the robot's root body move freely.
-        ground: add a horizontal floor; a number is its height.
+        ground: add a horizontal floor, under the lowest point of the reference pose; a number is its height.
         motors: add a motor to each hinge and slide that no actuator drives, limited to the joint's effort; for URDF,
             which has no actuators.
         ignore: features that affect the motion and that tangens does not simulate, to be switched off instead
             of refused, such as "fluid" or "spatial tendon".
         repair_inertia: replace impossible inertias of a URDF by the nearest possible ones.
         package_dirs: folders in which `package://name/...` is looked for, besides those around the file.
+        poses: keyframes by name, each with positions of hinges and slides by name; with a floor, a floating robot is
+            lifted until it stands on it.
 
     Raises:
         SceneError: the description is broken or not supported; the message names file, element and remedy.
 
     """
     file = _name_of(source)
-    height = _ground_height(ground)
+    _check_ground(ground)
     if isinstance(source, mujoco.MjModel):
-        if floating_base or ground is not False or motors or repair_inertia:
+        if floating_base or ground is not False or motors or repair_inertia or poses:
             raise OptionError(
-                "floating_base, ground, motors and repair_inertia change the description: load from XML or an MjSpec"
+                "floating_base, ground, motors, repair_inertia and poses change the description: load from XML or an "
+                "MjSpec"
             )
         model = copy.copy(source)
     else:
@@ -67,10 +72,16 @@ def load(
                 model = spec
             else:
                 _drop_decoration(spec)
-                _add_options(spec, floating_base, height, motors)
+                _add_options(spec, floating_base, motors)
                 for body in spec.bodies:
                     body.simple = 0  # keep the mass matrix's structure valid for any centre of mass
                 model = spec.compile()
+                if ground is not False or poses:
+                    floor = None if ground is False else lowest_point(model) if ground is True else float(ground)
+                    if floor is not None:
+                        add_floor(spec, _free_name("ground", spec.geoms), floor)
+                    add_poses(spec, model, poses or {}, floor)
+                    model = spec.compile()
     check_support(model, ignore, file)
     check_model(model, file)
     return Scene(model, source=file)
@@ -119,7 +130,10 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SceneError("no such file", file=path, remedy="check the path") from None
+        by_name = len(path.parts) == 1 and not path.suffix
+        remedy = f"check the path; robots and scenes known by name come from tangens.robots.get({path.name!r}) and "
+        remedy += f"tangens.scenes.get({path.name!r})"
+        raise SceneError("no such file", file=path, remedy=remedy if by_name else "check the path") from None
     except UnicodeDecodeError:
         raise SceneError("it is not a text file", file=path, remedy="give an MJCF or URDF file") from None
     except (OSError, ValueError) as error:
@@ -148,16 +162,12 @@ def _drop_decoration(spec: mujoco.MjSpec) -> None:
         spec.delete(element)
 
 
-def _ground_height(ground: object) -> float | None:
-    """Height of the floor to add, None for no floor."""
-    if isinstance(ground, bool):
-        return 0.0 if ground else None
-    if not isinstance(ground, (int, float)) or not np.isfinite(ground):
+def _check_ground(ground: object) -> None:
+    if not isinstance(ground, (bool, int, float)) or not np.isfinite(ground):
         raise OptionError(f"ground={ground!r} must be True, False or a height in metres")
-    return float(ground)
 
 
-def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None, motors: bool) -> None:
+def _add_options(spec: mujoco.MjSpec, floating_base: bool, motors: bool) -> None:
     if floating_base:
         roots = [body for body in spec.worldbody.bodies if not len(body.joints)]
         if len(roots) != 1 or len(spec.worldbody.bodies) != 1:
@@ -167,14 +177,6 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None,
                 "Add a <freejoint/> to the right one in the description instead"
             )
         roots[0].add_freejoint(name=_free_name("floating_base", spec.joints))
-    if ground is not None:
-        spec.worldbody.add_geom(
-            name=_free_name("ground", spec.geoms),
-            type=mujoco.mjtGeom.mjGEOM_PLANE,
-            size=[0, 0, 1],
-            pos=[0, 0, ground],
-            rgba=[0.8, 0.8, 0.8, 1],
-        )
     if motors:
         driven = {actuator.target for actuator in spec.actuators}
         scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
