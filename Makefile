@@ -4,19 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Compiled JAX functions are kept inside the checkout, so that a second run starts warm.
-export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+# What is compiled while tests and demo run is kept inside the checkout, so that a second run starts warm.
+export TANGENS_CACHE_DIR := $(CURDIR)/.cache/tangens
 
-# numba does not notice when a function that it inlined from another file changes: a cache for each state of the sources.
-export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(shell cat $$(find src -name '*.py' | sort) | cksum | cut -d' ' -f1)
-
-.PHONY: help venv demo test test-all check format bench lock clean
+.PHONY: help venv demo test test-all check format bench wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
-venv: $(READY)  ## make .venv with the pinned lock file and the package
+venv: $(READY)  ## make .venv with the pinned lock file and the package, compile its kernels
+	$(BIN)/python -m tangens.kernels.build
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,13 +31,18 @@ test-all: check  ## the same with the slow tests (marker slow)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m ""
 
 check: venv  ## ruff (lint and format) and mypy
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests hatch_build.py
+	$(BIN)/ruff format --check src tests hatch_build.py
 	$(BIN)/mypy
 
 format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format src tests
 	$(BIN)/ruff check --fix src tests
+
+wheel: venv  ## build dist/*.whl for this Python, with compiled kernels inside
+	rm -rf src/tangens/_kernels dist
+	$(BIN)/python -m tangens.kernels.build
+	$(BIN)/hatchling build -t wheel
 
 bench: venv  ## speed ratios against MuJoCo and Pinocchio
 	$(BIN)/tangens bench dynamics
@@ -51,4 +53,4 @@ lock: venv  ## resolve the newest versions again
 		--no-header --no-annotate --no-emit-index-url -o requirements.lock
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out dist src/tangens/_kernels .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

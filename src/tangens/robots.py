@@ -6,9 +6,12 @@ They need the `robots` extra (`pip install tangens[robots]`): example-robot-data
 from __future__ import annotations
 
 import difflib
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from lxml import etree
 
 from tangens.errors import OptionError, SceneError
 from tangens.scene import Scene, load
@@ -117,9 +120,39 @@ def path(name: str) -> Path:
 
 
 def get(name: str, **options: Any) -> Scene:
-    """Load a robot as it is meant to be, with `tangens.load` options on top."""
+    """Load a robot as it is meant to be, with `tangens.load` options on top.
+
+    Poses that come with a robot, such as "standing" or "half_sitting", are keyframes of the scene. With `ground=True`
+    they stand on the floor; `motors=True` adds motors.
+    """
     file = path(name)
-    return load(file, **{**ROBOTS[name].options, **options})
+    known = {"poses": poses(name)} if file.suffix == ".urdf" else {}
+    return load(file, **{**known, **ROBOTS[name].options, **options})
+
+
+def poses(name: str) -> dict[str, dict[str, float]]:
+    """Joint positions of the poses that a robot's semantic description (SRDF) names."""
+    file = path(name)
+    for candidate in sorted((file.parents[1] / "srdf").glob("*.srdf"), key=lambda srdf: srdf.stem != file.stem):
+        tree = etree.parse(candidate, etree.XMLParser(resolve_entities=False, no_network=True))
+        wanted = _movable_joints(file)
+        found = {
+            state.get("name"): {
+                joint.get("name"): float(joint.get("value"))
+                for joint in state.findall("joint")
+                if joint.get("name") in wanted and len(joint.get("value").split()) == 1  # the others place the root
+            }
+            for state in tree.getroot().iter("group_state")
+        }
+        if any(found.values()):
+            return {pose: joints for pose, joints in found.items() if joints}
+    return {}
+
+
+def _movable_joints(file: Path) -> set[str]:
+    """Names of the joints of a URDF that are not fixed."""
+    tags = [dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in re.findall(r"<joint\s[^>]*>", file.read_text("utf-8"))]
+    return {tag["name"] for tag in tags if tag.get("type", "fixed") != "fixed"}
 
 
 def _folder(package: str) -> Path:

@@ -16,6 +16,7 @@ from tangens.errors import NotDifferentiable, OptionError, SolverError, StateErr
 from tangens.kernels import fixed_floats, fixed_ints, kernel
 from tangens.results import NO_SWITCH, Gradients, Jacobian, StateGradient, Step, Switch, Trajectory
 from tangens.scene import Scene
+from tangens.sensitivities import Sensitivities, carry_forward
 from tangens.state import State, all_finite, as_vector
 
 Array = NDArray[np.float64]
@@ -229,6 +230,35 @@ class Simulator:
             own = self.engine.switch(step.tape)
             near = own._replace(step=t) if own.distance < near.distance else near
         return near
+
+    def sensitivities(
+        self, trajectory: Trajectory, wrt: Sequence[str] = ("q", "v"), gradient: str | GradientRule | None = None
+    ) -> Sensitivities:
+        """Forward mode: how every state of a trajectory changes with its initial state, controls and parameters.
+
+        Args:
+            trajectory: what `rollout` returned.
+            wrt: "q" and "v" are those of the initial state, "u" and "tau" those of every step; or parameters.
+            gradient: the rule to differentiate by; the simulator's own unless given.
+
+        """
+        wrt = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
+        T, (_, nv, nu) = len(trajectory), self._sizes
+        sizes = {"q": (nv,), "v": (nv,), "u": (T, nu), "tau": (T, nv)}
+        shapes = {name: sizes.get(name) or self.scene.parameters[name].shape for name in wrt}
+        each = ("q", "v", *(name for name in wrt if name not in ("q", "v")))
+        jacobians = (self.jacobian(step, wrt=each, gradient=gradient) for step in self._forwards(trajectory))
+        return carry_forward(jacobians, T, nv, shapes)
+
+    def _forwards(self, trajectory: Trajectory) -> Iterator[Step]:
+        """The steps of a trajectory from the first to the last, with their tapes; those without are taken again."""
+        segment = trajectory.checkpoint or _SEGMENT
+        again: dict[int, Step] = {}
+        for t, step in enumerate(trajectory.steps):
+            if step.tape is None and t not in again:
+                self._admit_step(step)
+                again = self._retrace(trajectory, t, min(t + segment, len(trajectory)) - 1)
+            yield step if step.tape is not None else again.pop(t)
 
     def _backwards(self, trajectory: Trajectory) -> Iterator[tuple[int, Step]]:
         """The steps of a trajectory from the last to the first, with their tapes; those without are taken again."""

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import tangens as tg
-from tangens.contact.compiling import compiled
 from tangens.errors import OptionError
 
 Array = NDArray[np.float64]
@@ -111,7 +110,7 @@ def detect(dim: int, one: str, two: str) -> Callable[..., Any]:
 
     del one, two
     both = jax.jacfwd(run, has_aux=True)
-    return compiled(jax.vmap(both, (0, None)))
+    return jax.jit(jax.vmap(both, (0, None)))
 
 
 def stacked(items: list[Any]) -> Any:
@@ -205,7 +204,7 @@ def _wide(b: Array, j: Any) -> Array:
 
 def alone(*x: Any) -> Any:
     """The growth distance, compiled quickly."""
-    return compiled(tg.collision.growth_distance)(*x)
+    return jax.jit(tg.collision.growth_distance)(*x)
 
 
 def test_spheres_are_exact_and_so_is_the_reverse_mode() -> None:
@@ -214,7 +213,7 @@ def test_spheres_are_exact_and_so_is_the_reverse_mode() -> None:
         return found.scale, found
 
     x = np.array([0.3, 0.4, 0.0])
-    (by_x, by_radius), found = compiled(jax.grad(scale, (0, 1), has_aux=True))(x, 0.2)
+    (by_x, by_radius), found = jax.jit(jax.grad(scale, (0, 1), has_aux=True))(x, 0.2)
     assert found.scale == pytest.approx(0.5 / 0.3, abs=1e-7)
     assert found.distance == pytest.approx(0.2, abs=1e-6)
     np.testing.assert_allclose(found.point, x * 0.1 / 0.3, atol=1e-6)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
 
 import tangens as tg
 from tangens.optimize import Iteration, LeastSquares, by_differences, gauss_newton, gradient_descent
@@ -60,6 +61,44 @@ class TestGaussNewton:
         result = gauss_newton(noisy, [0.0, 0.0])
         assert result.converged
         assert abs(result.x[1]) < 1e-3
+
+    def test_a_fit_under_noise_ends_as_a_minimum(self) -> None:
+        """The residual stays as large as the noise; no step lowers it further, and that is success."""
+        rng = np.random.default_rng(3)
+        t = np.linspace(0.0, 2.0, 40)
+        measured = 1.5 * np.exp(-0.7 * t) + 0.05 * rng.normal(size=40)
+
+        def slope(x: Array) -> Array:
+            return np.stack([np.exp(-x[1] * t), -x[0] * t * np.exp(-x[1] * t)], axis=1)
+
+        result = gauss_newton(
+            LeastSquares(lambda x: x[0] * np.exp(-x[1] * t) - measured, slope, 2), [1.0, 0.1], gradient_tolerance=0.0
+        )
+        assert result.converged, result.message
+        assert "minimum" in result.message
+        assert result.error > 0.1
+        gradient = slope(result.x).T @ (result.x[0] * np.exp(-result.x[1] * t) - measured)
+        assert np.abs(gradient).max() < 1e-7
+
+    @given(st.integers(0, 2**32 - 1))
+    def test_no_point_beyond_the_bounds_is_ever_tried(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        A, b, low = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=3)
+        high, tried = low + rng.uniform(0.1, 1.0, size=3), list[Array]()
+
+        def residual(x: Array) -> Array:
+            tried.append(x.copy())
+            return A @ x - b
+
+        result = gauss_newton(LeastSquares(residual, lambda x: A, 3), rng.normal(size=3), bounds=(low, high))
+        assert (np.array(tried) >= low).all()
+        assert (np.array(tried) <= high).all()
+        best = lsq_linear(A, b, (low, high)).cost
+        assert result.cost == pytest.approx(best, rel=1e-6, abs=1e-9)
+
+    def test_bounds_that_leave_no_room_are_refused(self) -> None:
+        with pytest.raises(tg.OptionError, match="no room"):
+            gauss_newton(rosenbrock(), [0.0, 0.0], bounds=(1.0, [2.0, 0.5]))
 
 
 def test_gradient_descent_gets_there_slowly() -> None:

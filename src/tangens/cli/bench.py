@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tangens.errors import OptionError
 from tangens.lab.report import require_figures
 
 # Known without importing the benches, which would make every command wait for JAX.
-NAMES = ("dynamics", "gradients", "jacobians", "single-level")
+NAMES = ("dynamics", "gradients", "jacobians", "single-level", "start")
 PEERS = {"gradients": ("mujoco", "mjx", "nimble"), "jacobians": ("nimble",)}
 
 
@@ -41,9 +42,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, refresh=True)
 
-        with one_core():
-            result = BENCHES[args.name].run(BenchRequest(effort, Path(args.out), peers, advance))
-    table(*BENCHES[args.name].table(result["rows"]))
+        bench = BENCHES[args.name]
+        with one_core() if bench.on_one_core else nullcontext():
+            result = bench.run(BenchRequest(effort, Path(args.out), peers, advance))
+    table(*bench.table(result["rows"]))
     table("Ratios", ("ratio", "value", "target", ""), [_cells(r) for r in result["ratios"]])
     for ratio in result["ratios"]:
         if ratio["value"] is None:

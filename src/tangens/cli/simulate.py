@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from tangens.cli.common import (
@@ -106,11 +107,44 @@ def _numbers(x: np.ndarray) -> str:
 
 
 def _plot(scene: Scene, trajectory: Trajectory, file: str) -> object:
-    figure, (left, right) = new_figure(1, 2)
+    """Positions and velocities over time: a row each for what is measured in metres, in radians, and as quaternions."""
+    kinds = coordinate_kinds(scene)
+    figure, panels = new_figure(len(kinds), 2, width=12, height=1.0 + 2.6 * len(kinds))
     times = scene.timestep * np.arange(len(trajectory) + 1)
-    for axes, values, label in ((left, trajectory.q, "q"), (right, trajectory.v, "v")):
-        axes.plot(times, values)
-        axes.set(xlabel="time [s]", ylabel=label)
-        axes.grid(alpha=0.3)
+    for row, (kind, (in_q, in_v)) in zip(np.reshape(panels, (-1, 2)), kinds.items(), strict=True):
+        shown = ((row[0], trajectory.q, in_q, kind), (row[1], trajectory.v, in_v, _RATES[kind]))
+        for axes, values, chosen, unit in shown:
+            for name, column in list(chosen.items())[:_MOST_LINES]:
+                axes.plot(times, values[:, column], label=name)
+            left_out = len(chosen) - _MOST_LINES
+            axes.set(xlabel="time [s]", ylabel=unit, title=f"{left_out} more are not shown" if left_out > 0 else None)
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     figure.suptitle(scene.source.rsplit("/", 1)[-1])
     return save_figure(figure, file)
+
+
+_RATES = {"position [m]": "velocity [m/s]", "angle [rad]": "rate [rad/s]", "quaternion": "rate in the body [rad/s]"}
+_MOST_LINES = 16
+
+
+def coordinate_kinds(scene: Scene) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
+    """Names and places of coordinates in q and in v, by what they measure."""
+    m = scene.shared_model
+    free, ball, slide = (int(getattr(mujoco.mjtJoint, f"mjJNT_{name}")) for name in ("FREE", "BALL", "SLIDE"))
+    out: dict[str, tuple[dict[str, int], dict[str, int]]] = {kind: ({}, {}) for kind in _RATES}
+    metres, angles, quaternions = out.values()
+    for j, name in enumerate(scene.joint_names):
+        label, q, v, kind = name or f"joint {j}", int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j]), int(m.jnt_type[j])
+        if kind == free:
+            for i, axis in enumerate("xyz"):
+                metres[0][f"{label} {axis}"], metres[1][f"{label} {axis}"] = q + i, v + i
+            q, v = q + 3, v + 3
+        if kind in (free, ball):
+            quaternions[0].update({f"{label} {part}": q + i for i, part in enumerate("wxyz")})
+            quaternions[1].update({f"{label} {axis}": v + i for i, axis in enumerate("xyz")})
+        elif kind == slide:
+            metres[0][label], metres[1][label] = q, v
+        else:
+            angles[0][label], angles[1][label] = q, v
+    return {kind: places for kind, places in out.items() if places[0]} or {"position [m]": ({}, {})}

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import polish, sharpen
 from tangens.collision.rows import GEOM, geom_records, rotation_of
 from tangens.collision.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Hulls, hull_tables
-from tangens.kernels import inline
+from tangens.kernels import floats, ints, kernel, named, number, records
 
 Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _LEAST = 6
@@ -58,7 +59,7 @@ class RandomizedContacts:
         """
         if any(self._m.geom_type[g] not in _KNOWN for g in geom):
             return None
-        pair, n = np.array(geom, dtype=np.int32), np.array(frame[:3])
+        pair, n = np.array(geom, dtype=np.int64), np.array(frame[:3])
         # Seen from p: the normal is a difference of points over their gap, so they had better be small numbers.
         self._d.geom_xpos[geom[0]], self._d.geom_xmat[geom[0]] = xpos[0] - p, xmat[0]
         arm, R = xpos[1] - p, np.reshape(xmat[1], (3, 3))
@@ -69,7 +70,7 @@ class RandomizedContacts:
         change[:, 3:] = np.cross(n, change[:, 3:])
         return np.asarray(np.linalg.lstsq(self._draws, change, rcond=None)[0].T, dtype=np.float64)
 
-    def _contact(self, geom: NDArray[np.int32], arm: Array, R: Array, n: Array, twist: Array) -> Array:
+    def _contact(self, geom: IntArray, arm: Array, R: Array, n: Array, twist: Array) -> Array:
         """Point half way between the surfaces and normal, after geom 1 moved by the twist about p."""
         d, ends, out = self._d, np.zeros(6), np.empty(6)
         turn = rotation_of(twist[3:])
@@ -79,9 +80,19 @@ class RandomizedContacts:
         return out
 
 
-@inline
+@kernel(
+    records(GEOM),
+    named(Hulls, floats(2), ints(1), floats(2)),
+    ints(1),
+    floats(2),
+    floats(2),
+    floats(1),
+    number,
+    floats(1),
+    floats(1),
+)
 def _refine(
-    geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, ends: Array, gap: float, n: Array,
+    geoms: Records, hulls: Hulls, geom: IntArray, xpos: Array, xmat: Array, ends: Array, gap: float, n: Array,
     out: Array,
 ) -> None:  # fmt: skip
     """Fill `out` with the point and the normal of the contact between two `ends`; n if they coincide."""

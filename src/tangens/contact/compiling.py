@@ -16,6 +16,8 @@ from typing import Any
 
 import jax
 
+from tangens.contact.executables import KeptFunction
+
 _MOST = 12
 """Functions kept: at 3,600 maps each, two thirds of what Linux allows."""
 _LEAST = 2
@@ -30,13 +32,13 @@ _QUICK = {
 }
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of a thousand small operations: optimising each of them would take longer than it saves.
+def compiler_options() -> dict[str, Any] | None:
+    """For functions of a thousand small operations: optimising each of them would take longer than it saves.
 
     Who sets XLA_FLAGS decides for themselves.
     """
     asked = jax.default_backend() == "cpu" and "XLA_FLAGS" not in os.environ
-    return jax.jit(function, compiler_options=_QUICK if asked else None)
+    return _QUICK if asked else None
 
 
 class CompiledFunctions:
@@ -53,7 +55,7 @@ class CompiledFunctions:
             function = self._kept.pop(key, None)
             if function is None:
                 self._give_up()
-                function = compiled(make())
+                function = KeptFunction(key, make, compiler_options())
             self._kept[key] = function
             return function
 

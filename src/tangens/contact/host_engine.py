@@ -54,22 +54,33 @@ class HostEngine(Engine):
     ) -> tuple[dict[str, Array], bool]:
         """Carry a cotangent back through the step on the tape."""
 
+    # These three lend a scratch by hand: a context manager would take as long as a stage of the step.
+
     def step(self, x: Point, guess: Any = None) -> Step:
         """Advance by one time step."""
-        with self.scratch() as scratch:
+        scratch = self._lend()
+        try:
             return self.solve(scratch, x, guess)
+        finally:
+            self._idle.append(scratch)
 
     def jacobian(self, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule) -> Jacobian:
         """Derivative of the step that left the tape."""
-        with self.scratch() as scratch:
+        scratch = self._lend()
+        try:
             return self.differentiate(scratch, tape, wrt, with_force, rule)
+        finally:
+            self._idle.append(scratch)
 
     def pullback(
         self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """∂L/∂(inputs) of the step that left the tape, and whether v⁺ was unique."""
-        with self.scratch() as scratch:
+        scratch = self._lend()
+        try:
             return self.carry_back(scratch, tape, cotangent, wrt, rule)
+        finally:
+            self._idle.append(scratch)
 
     def steps(self, x: Point, threads: int | None = None) -> list[Step]:
         """A step from each row of a batch."""
@@ -77,7 +88,7 @@ class HostEngine(Engine):
 
     def each(self, task: Callable[[int], T], count: int, threads: int | None = None) -> list[T]:
         """task(0) to task(count − 1), shared between threads: as many as there are cores unless given."""
-        workers = min(threads or len(os.sched_getaffinity(0)), count)
+        workers = min(threads or _cores(), count)
         if workers <= 1:
             return [task(i) for i in range(count)]
         with ThreadPoolExecutor(workers) as pool:
@@ -86,17 +97,25 @@ class HostEngine(Engine):
     @contextmanager
     def scratch(self) -> Iterator[Any]:
         """A scratch that nobody else uses at the moment."""
-        try:
-            scratch = self._idle.pop()
-        except IndexError:
-            scratch = self.new_scratch()
+        scratch = self._lend()
         try:
             yield scratch
         finally:
             self._idle.append(scratch)
+
+    def _lend(self) -> Any:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.new_scratch()
 
     def function(self, rule: GradientRule) -> PureStep:
         """The step as a JAX function that calls back to this engine."""
         from tangens.contact.host_function import host_function  # JAX is not imported before it is needed
 
         return host_function(self, rule)
+
+
+def _cores() -> int:
+    """Cores that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.kernels import inline
+from tangens.kernels import fixed_floats, floats, inline
 
 Array = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 _SMALL_ANGLE = 1e-2
 
 
-@inline
+@inline(fixed_floats(1), fixed_floats(1), floats(1))
 def quat_multiply(a: Array, b: Array, out: Array) -> None:
     """Hamilton product; `out` may be neither `a` nor `b`."""
     out[0] = a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3]
@@ -39,7 +39,7 @@ def quat_rotate(q: Array, x: Array, out: Array) -> None:
     out[2] = x[2] + q[0] * tz + q[1] * ty - q[2] * tx
 
 
-@inline
+@inline(fixed_floats(1), floats(1))
 def quat_exp(w: Array, out: Array) -> None:
     """Unit quaternion of the rotation vector `w`."""
     angle = math.sqrt(w[0] * w[0] + w[1] * w[1] + w[2] * w[2])
@@ -51,7 +51,7 @@ def quat_exp(w: Array, out: Array) -> None:
         out[1 + i] = scale * w[i]
 
 
-@inline
+@inline(fixed_floats(1), floats(1))
 def quat_log(q: Array, out: Array) -> None:
     """Rotation vector of the unit quaternion `q`, of length at most π."""
     sine = math.sqrt(q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
@@ -64,7 +64,7 @@ def quat_log(q: Array, out: Array) -> None:
         out[i] = scale * q[1 + i]
 
 
-@inline
+@inline(fixed_floats(1), floats(2))
 def quat_to_matrix(q: Array, out: Array) -> None:
     """Rotation matrix that takes body axes to world axes."""
     w, x, y, z = q[0], q[1], q[2], q[3]
@@ -95,7 +95,7 @@ def _linear_plus_skew(w: Array, skew: float, square: float, out: Array) -> None:
     out[2, 1] += skew * w[0]
 
 
-@inline
+@inline(fixed_floats(1), floats(2))
 def exp_matrix(w: Array, out: Array) -> None:
     """Rotation matrix of the rotation vector `w` (Rodrigues)."""
     tt = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
@@ -107,7 +107,7 @@ def exp_matrix(w: Array, out: Array) -> None:
     _linear_plus_skew(w, a, b, out)
 
 
-@inline
+@inline(fixed_floats(1), floats(2))
 def right_jacobian(w: Array, out: Array) -> None:
     """J(w) with exp(w + δ) ≈ exp(w) · exp(J δ)."""
     tt = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
@@ -119,7 +119,7 @@ def right_jacobian(w: Array, out: Array) -> None:
     _linear_plus_skew(w, -a, b, out)
 
 
-@inline
+@inline(fixed_floats(1), floats(2))
 def right_jacobian_inverse(w: Array, out: Array) -> None:
     """J(w)⁻¹ with log(exp(w) · exp(δ)) ≈ w + J⁻¹ δ; not defined at a full turn."""
     tt = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tangens.errors import Error, OptionError, SolverError
+from tangens.optimize.box import Box
 from tangens.optimize.monitor import Callback, bar, check_count, check_tolerance
 from tangens.optimize.problems import LeastSquares
 from tangens.optimize.result import Iteration, Result
@@ -20,6 +21,8 @@ from tangens.state import as_vector
 
 Array = NDArray[np.float64]
 
+# A cost that a linear residual would lower by less than this share is as low as it gets.
+_ROUNDING = 1e-9
 # A step counts when it brings at least this share of the decrease that the slope promises (Armijo's rule).
 _SUFFICIENT = 1e-4
 
@@ -32,6 +35,7 @@ def gauss_newton(
     tolerance: float = 1e-10,
     gradient_tolerance: float = 1e-14,
     damping: float = 1e-4,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Result:
@@ -47,6 +51,7 @@ def gauss_newton(
         tolerance: norm of the residual that counts as zero.
         gradient_tolerance: norm of the gradient, relative to the first one, that counts as zero.
         damping: the first λ; 0 is pure Gauss-Newton, its steps the shortest of those that solve the linear problem.
+        bounds: the least and the largest x, numbers or arrays: no other point is ever tried.
         callback: called with each entry of the history and its point; it stops the search by returning True.
         progress: show a bar on the terminal.
 
@@ -54,7 +59,7 @@ def gauss_newton(
     if not np.isfinite(damping) or damping < 0:
         raise OptionError(f"damping={damping!r} must be a number, at least 0")
     rule = _LevenbergMarquardt(damping)
-    return _descend(problem, x0, rule, max_iterations, tolerance, gradient_tolerance, callback, progress)
+    return _descend(problem, x0, rule, max_iterations, tolerance, gradient_tolerance, callback, progress, bounds)
 
 
 def gradient_descent(
@@ -185,9 +190,11 @@ class _Search:
 def _descend(
     problem: LeastSquares, x0: ArrayLike, rule: _Rule, max_iterations: int, tolerance: float,
     gradient_tolerance: float, callback: Callback | None, progress: bool,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Result:  # fmt: skip
     _check(problem, max_iterations, tolerance, gradient_tolerance)
-    x = np.array(as_vector("x0", x0, problem.size))
+    box = Box.of(bounds, problem.size)
+    x = box.nearest(np.array(as_vector("x0", x0, problem.size)))
     search = _Search(problem)
     clock = time.perf_counter()
     r = search.residual(x)  # a start that cannot be simulated is the caller's to mend
@@ -203,7 +210,8 @@ def _descend(
                 raise
             except Error as error:
                 failure = error
-            slope = float(np.linalg.norm(gradient))
+            free = box.free(x, gradient)
+            slope = float(np.linalg.norm(gradient[free]))
             now = time.perf_counter()
             history.append(Iteration(cost, slope, length, search.evaluations, now - clock))
             clock, first_slope = now, first_slope or slope
@@ -223,8 +231,11 @@ def _descend(
             if iteration == max_iterations:
                 message = f"not there after {max_iterations} iterations"
                 break
-            taken = _step(search, rule, x, r, J, cost)
+            taken = _step(search, rule, x, r, J, cost, box)
             if taken is None:
+                if search.trouble is None and _promise(r, J[:, free]) <= _ROUNDING * cost:
+                    converged, message = True, "a minimum: no step lowers the cost by more than rounding"
+                    break
                 message = "no step along the direction of descent lowers the cost"
                 if search.trouble is not None:
                     message += f"; where a simulation failed on the way: {search.trouble}"
@@ -235,15 +246,26 @@ def _descend(
     return Result(x, cost, tuple(history), converged, message)
 
 
-def _step(search: _Search, rule: _Rule, x: Array, r: Array, J: Array, cost: float) -> tuple[Array, Array] | None:
+def _promise(r: Array, J: Array) -> float:
+    """How much the cost would fall if the residual were linear."""
+    step = np.linalg.lstsq(J, -r, rcond=1e-12)[0]
+    there = r + J @ step
+    return 0.5 * float(r @ r - there @ there)
+
+
+def _step(
+    search: _Search, rule: _Rule, x: Array, r: Array, J: Array, cost: float, box: Box
+) -> tuple[Array, Array] | None:
     """The next point and its residual; None where none is better than x."""
     gradient = J.T @ r
+    free = box.free(x, gradient)
     while True:
-        direction = rule.direction(r, J)
-        promised = float(gradient @ direction)
+        direction = np.zeros_like(x)
+        direction[free] = rule.direction(r, J[:, free])
         share = 1.0
         for _ in range(rule.halvings + 1):
-            candidate = x + share * direction
+            candidate = box.nearest(x + share * direction)
+            promised = float(gradient @ (candidate - x)) / share
             if not np.isfinite(candidate).all() or np.array_equal(candidate, x):
                 break
             there = search.attempt(candidate)

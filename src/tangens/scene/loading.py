@@ -6,7 +6,7 @@ import copy
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 from lxml import etree
 
 from tangens.errors import OptionError, SceneError
+from tangens.scene.floor import add_floor, add_poses, lowest_point
 from tangens.scene.scene import Scene, keep_small_offsets
 from tangens.scene.support import check_support
 from tangens.scene.urdf import urdf_spec
 from tangens.scene.validate import check_model
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_FAR_BELOW = 100.0  # [m]
 _FIRST_TAG = re.compile(r"<\s*([A-Za-z_][\w:.-]*)")
 
 
@@ -35,31 +35,35 @@ def load(
     ignore: Iterable[str] = (),
     repair_inertia: bool = False,
     package_dirs: Iterable[str | os.PathLike[str]] = (),
+    poses: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scene:
     """Load a scene.
 
     Args:
         source: path of an MJCF or URDF file (or a compiled .mjb), XML text, an `MjSpec` or an `MjModel`.
         floating_base: let the robot's root body move freely.
-        ground: add a horizontal floor, at height 0 or under the lowest point of a robot that floats below it; a number
-            is its height.
+        ground: add a horizontal floor, at height 0 or under the lowest point of a robot that reaches below it; a
+            number is its height.
         motors: add a motor to each hinge and slide that no actuator drives, limited to the joint's effort; for URDF,
             which has no actuators.
         ignore: features that affect the motion and that tangens does not simulate, to be switched off instead
             of refused, such as "fluid" or "spatial tendon".
         repair_inertia: replace impossible inertias of a URDF by the nearest possible ones.
         package_dirs: folders in which `package://name/...` is looked for, besides those around the file.
+        poses: keyframes by name, each with positions of hinges and slides by name; with a floor, a floating robot is
+            lifted until it stands on it.
 
     Raises:
         SceneError: the description is broken or not supported; the message names file, element and remedy.
 
     """
     file = _name_of(source)
-    height = _ground_height(ground)
+    _check_ground(ground)
     if isinstance(source, mujoco.MjModel):
-        if floating_base or ground is not False or motors or repair_inertia:
+        if floating_base or ground is not False or motors or repair_inertia or poses:
             raise OptionError(
-                "floating_base, ground, motors and repair_inertia change the description: load from XML or an MjSpec"
+                "floating_base, ground, motors, repair_inertia and poses change the description: load from XML or an "
+                "MjSpec"
             )
         model = copy.copy(source)
     else:
@@ -69,10 +73,16 @@ def load(
                 model = spec
             else:
                 _drop_decoration(spec)
-                _add_options(spec, floating_base, height, motors, under=ground is True)
+                _add_options(spec, floating_base, motors)
                 for body in spec.bodies:
                     body.simple = 0  # keep the mass matrix's structure valid for any centre of mass
                 model = spec.compile()
+                if ground is not False or poses:
+                    floor = _floor_height(ground, model)
+                    if floor is not None:
+                        add_floor(spec, _free_name("ground", spec.geoms), floor)
+                    add_poses(spec, model, poses or {}, floor)
+                    model = spec.compile()
     keep_small_offsets(model)
     check_support(model, ignore, file)
     check_model(model, file)
@@ -122,7 +132,10 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SceneError("no such file", file=path, remedy="check the path") from None
+        by_name = len(path.parts) == 1 and not path.suffix
+        remedy = f"check the path; robots and scenes known by name come from tangens.robots.get({path.name!r}) and "
+        remedy += f"tangens.scenes.get({path.name!r})"
+        raise SceneError("no such file", file=path, remedy=remedy if by_name else "check the path") from None
     except UnicodeDecodeError:
         raise SceneError("it is not a text file", file=path, remedy="give an MJCF or URDF file") from None
     except (OSError, ValueError) as error:
@@ -151,16 +164,19 @@ def _drop_decoration(spec: mujoco.MjSpec) -> None:
         spec.delete(element)
 
 
-def _ground_height(ground: object) -> float | None:
-    """Height of the floor to add, None for no floor."""
-    if isinstance(ground, bool):
-        return 0.0 if ground else None
-    if not isinstance(ground, (int, float)) or not np.isfinite(ground):
+def _check_ground(ground: object) -> None:
+    if not isinstance(ground, (bool, int, float)) or not np.isfinite(ground):
         raise OptionError(f"ground={ground!r} must be True, False or a height in metres")
-    return float(ground)
 
 
-def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None, motors: bool, *, under: bool) -> None:
+def _floor_height(ground: bool | float, model: mujoco.MjModel) -> float | None:
+    """Height of the floor to add, None for no floor."""
+    if ground is True:
+        return min(0.0, lowest_point(model))
+    return None if ground is False else float(ground)
+
+
+def _add_options(spec: mujoco.MjSpec, floating_base: bool, motors: bool) -> None:
     if floating_base:
         roots = [body for body in spec.worldbody.bodies if not len(body.joints)]
         if len(roots) != 1 or len(spec.worldbody.bodies) != 1:
@@ -170,17 +186,6 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None,
                 "Add a <freejoint/> to the right one in the description instead"
             )
         roots[0].add_freejoint(name=_free_name("floating_base", spec.joints))
-    if ground is not None:
-        floats = any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in spec.joints)
-        if under and floats:
-            ground = min(0.0, _lowest_point(spec))
-        spec.worldbody.add_geom(
-            name=_free_name("ground", spec.geoms),
-            type=mujoco.mjtGeom.mjGEOM_PLANE,
-            size=[0, 0, 1],
-            pos=[0, 0, ground],
-            rgba=[0.8, 0.8, 0.8, 1],
-        )
     if motors:
         driven = {actuator.target for actuator in spec.actuators}
         scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -191,19 +196,6 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, ground: float | None,
                 if joint.actfrcrange[0] < joint.actfrcrange[1]:
                     motor.ctrlrange = joint.actfrcrange
                     motor.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
-
-
-def _lowest_point(spec: mujoco.MjSpec) -> float:
-    """Height of the lowest point of all geoms that can touch, in the reference pose; infinite without any."""
-    probe = spec.copy()
-    probe.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, -_FAR_BELOW])
-    m = probe.compile()
-    d = mujoco.MjData(m)
-    mujoco.mj_forward(m, d)
-    floor = int(np.argmin(np.where(m.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE), m.geom_pos[:, 2], np.inf)))
-    touching = ((m.geom_contype != 0) | (m.geom_conaffinity != 0)) & (m.body_weldid[m.geom_bodyid] != 0)
-    above = [mujoco.mj_geomDistance(m, d, floor, int(g), 2 * _FAR_BELOW, None) for g in np.flatnonzero(touching)]
-    return min(above, default=np.inf) - _FAR_BELOW
 
 
 def _free_name(wanted: str, elements: Iterable[Any]) -> str:

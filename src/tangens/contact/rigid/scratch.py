@@ -19,12 +19,14 @@ from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.assembly.contacts import refine_contacts
-from tangens.contact.rigid.assembly.search import look_ahead, look_around, look_further, share_gaps
+from tangens.contact.rigid.assembly.prepare import prepare
+from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
 from tangens.contact.rigid.solvers.solve import SOLVERS
-from tangens.dynamics.exact import ExactDynamics, write_inputs
+from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.kinematic_tree import pack_tree
+from tangens.dynamics.mujoco_calls import call_addresses
 
 if TYPE_CHECKING:
     from tangens.contact.rigid.options import RigidContact
@@ -43,7 +45,8 @@ class RigidScratch:
         m = self.model = _with_contacts(self.dynamics.model, options.margin)
         d = self.data = mujoco.MjData(m)
         self.motion = ContactMotion(m)
-        self._inputs = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
+        self._inputs = d.qpos, d.qvel
+        self._has_tendons = m.ntendon > 0
         self.damps_implicitly = self.dynamics.implicit_h > 0.0
         self.compensates = bool(m.body_gravcomp.any())
         ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
@@ -58,17 +61,8 @@ class RigidScratch:
 
     def prepare(self, x: Point, duration: float) -> int:
         """Let MuJoCo compute all that a step needs; returns the number of contacts."""
-        m, d = self.model, self.data
-        write_inputs(*self._inputs, *x)
-        mujoco.mj_kinematics(m, d)
-        mujoco.mj_comPos(m, d)
-        mujoco.mj_makeM(m, d)
-        if m.ntendon:
-            mujoco.mj_tendon(m, d)
-        mujoco.mj_transmission(m, d)
-        mujoco.mj_fwdVelocity(m, d)
-        mujoco.mj_fwdActuation(m, d)
-        look_ahead(self.addresses, duration, duration if self.damps_implicitly else 0.0)
+        implicit = duration if self.damps_implicitly else 0.0
+        prepare(self.addresses, *x, duration, implicit, self._has_tendons)
         return self._find_contacts(duration)
 
     def place(self, q: Array, v: Array, duration: float) -> int:
@@ -119,6 +113,7 @@ class RigidScratch:
         return mujoco.MjData(self.model)
 
     def _find_contacts(self, duration: float) -> int:
+        """Let MuJoCo find the contacts, kinematics and margins being set."""
         m, d = self.model, self.data
         mujoco.mj_collision(m, d)
         nc = int(d.ncon)
@@ -159,6 +154,7 @@ def _address_table(
         "geom_gap": m.geom_gap, "body_margin": m.body_margin, "pair_gap": m.pair_gap,
         "pair_geoms": np.stack([m.pair_geom1, m.pair_geom2], axis=1).astype(np.int64),
         "free": np.zeros(2 * m.nv + int(m.nM)),
+        "calls": call_addresses(m, d),
         "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
         "arena_layout": np.array(contact_layout()),
         **{name: getattr(d, name) for name in KINEMATICS},

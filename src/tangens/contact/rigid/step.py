@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
 from tangens.contact.rigid.assembly.active_set import add_violated, keep_impulses, read_guess, write_guess
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
@@ -27,6 +26,7 @@ from tangens.contact.rigid.solvers.methods import NOTHING
 from tangens.contact.rigid.solvers.solve import solve_easy, solve_hard
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import quat_exp, quat_multiply
+from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

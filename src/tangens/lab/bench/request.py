@@ -55,6 +55,8 @@ class Bench:
     peers: tuple[str, ...] = ()
     default_peers: tuple[str, ...] = ()
     table: Callable[[Sequence[dict[str, Any]]], Table] = medians
+    on_one_core: bool = True
+    """Whether the process is kept on a single core, as is fair where one thread works."""
 
 
 @dataclass

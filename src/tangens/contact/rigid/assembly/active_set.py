@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import subroutine
 
 from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value
 from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, LINE_LIMIT
@@ -20,6 +19,7 @@ from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.assembly.targets import limit_target
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import LIMIT
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.collision.motion import contact_response
 from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value, polynomial, tie_points
@@ -21,6 +20,7 @@ from tangens.contact.rigid.memory.views import Kinematics, Model
 from tangens.contact.rigid.problem.contact_problem import BREAKING, DRY, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rotations import right_jacobian_inverse
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

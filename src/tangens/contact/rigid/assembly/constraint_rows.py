@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.assembly.constraints import (
     BALL_LIMIT,
@@ -23,6 +22,7 @@ from tangens.contact.rigid.memory.settings import LAW
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.contact.rigid.problem.contact_problem import DRY, EQUALITY, LIMIT
 from tangens.dynamics.rotations import quat_log, quat_multiply, quat_rotate
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline
 
 from tangens.errors import SceneError
+from tangens.kernels import inline
 from tangens.scene.support import element_name
 
 Array = NDArray[np.float64]

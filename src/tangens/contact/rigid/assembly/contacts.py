@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, integer, ints, kernel, number, subroutine
 
 from tangens.collision.accuracy import polish
 from tangens.collision.rows import point_rows
@@ -14,6 +13,7 @@ from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

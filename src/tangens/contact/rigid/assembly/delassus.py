@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import subroutine
 
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.dynamics import tree_solve
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 

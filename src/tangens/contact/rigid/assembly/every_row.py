@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import floats, inline, ints, kernel
 
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -22,6 +21,7 @@ from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, new
 from tangens.contact.rigid.problem.contact_problem import STICKING
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
+from tangens.kernels import floats, inline, ints, kernel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

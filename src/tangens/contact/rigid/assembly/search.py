@@ -11,13 +11,13 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import boolean, fixed_floats, inline, ints, kernel, number, subroutine
 
 from tangens.contact.rigid.assembly.delassus import set_free_velocity
 from tangens.contact.rigid.memory.address_table import BODY_MARGIN, FREE, GEOM_GAP, PAIR_GAP, PAIR_GEOMS, take
 from tangens.contact.rigid.memory.settings import MARGIN
 from tangens.contact.rigid.memory.views import Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import booleans, fixed_floats, inline, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -54,7 +54,7 @@ def look_around(table: IntArray, h: float) -> None:
     _set_margins(table, model, reach)
 
 
-@kernel(ints(2), number, fixed_floats(1), Array(boolean, 1, "C"))
+@kernel(ints(2), number, fixed_floats(1), booleans(1))
 def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bool_]) -> None:
     """Let some geoms look as far as v⁺ takes them, whatever the largest margin."""
     model, kin = open_model(table, h, 0.0, 0.0), open_kinematics(table)

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tangens.kernels import inline
 
 Array = NDArray[np.float64]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.memory.settings import ARRIVAL, CORRECTION_SPEED, DAMPING
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import floats, ints, kernel
 
 from tangens.contact.rigid.assembly.active_set import keep_impulses
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
@@ -27,6 +26,7 @@ from tangens.contact.rigid.problem.contact_problem import (
     STICKING,
     velocity,
 )
+from tangens.kernels import floats, ints, kernel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.kernels import floats, inline, integer, ints, kernel, subroutine
 from tangens.collision.shapes import shape_motion
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     approach_of,
@@ -27,6 +26,7 @@ from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
+from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -79,7 +79,7 @@ def parameter_terms(
     return R, C
 
 
-@kernel(?)
+@kernel(ints(2), integer, integer, floats(1), floats(1), number)
 def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap: float) -> Array:
     """∂gap/∂size of a contact between two geoms where MuJoCo has just placed them, shape (ngeom, 3)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.kernels import boolean, floats, inline, ints, kernel, subroutine
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
     RowDerivatives,
@@ -39,6 +38,7 @@ from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.tangent import integrate_rows, pull_back_integration
+from tangens.kernels import boolean, fixed_floats, floats, inline, integer, ints, kernel, named, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -65,6 +65,12 @@ class Linearization(NamedTuple):
     slide: Array  # B's entries: xx, xy, yy and 1 for the first tangent of a sliding contact, (m, 4)
     active: IntArray  # rows of the contact problem
     turn: Array  # how contact frames turn with q, (nc, 3, nv), if asked for
+
+
+_LINEARIZATION = named(
+    Linearization, integer, boolean, boolean, floats(1), floats(3), floats(2), floats(3), floats(2), floats(2),
+    floats(2), floats(2), floats(2), ints(1), floats(3),
+)  # fmt: skip
 
 
 @kernel(ints(2), floats(1), floats(2), floats(2), floats(4), floats(3), nogil=True)
@@ -143,7 +149,7 @@ def _add_smooth_forces(
     )
 
 
-@kernel(?)
+@kernel(ints(2), floats(1), _LINEARIZATION, floats(4), floats(3))
 def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, by_u: Array) -> tuple[Array, Array]:
     """Fill ∂(q⁺, v⁺)/∂(q, v, tau), shape (3, 2, nv, nv), and /∂u; returns P and T."""
     nv, m, h = lin.W.shape[0], lin.Y.shape[0], tape[DURATION]
@@ -172,7 +178,7 @@ def forward(table: IntArray, tape: Array, lin: Linearization, by_state: Array, b
     return P, T
 
 
-@kernel(?)
+@kernel(ints(2), floats(1), _LINEARIZATION, fixed_floats(1), fixed_floats(1), floats(1))
 def reverse(
     table: IntArray, tape: Array, lin: Linearization, dq: Array, dv: Array, d_impulse: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -221,7 +227,7 @@ def _is_ambiguous(A: Array, A_inverse: Array, Y: Array) -> bool:
     return np.abs(null.T @ Y).max() > 1e-6 * np.abs(Y).max()
 
 
-@inline
+@inline(floats(2), floats(2))
 def apply_B(slide: Array, X: Array) -> None:  # noqa: N802
     """X ← B·X, for X with a row for each equation; B is symmetric, so Xᵀ ← Xᵀ·B as well."""
     for r in range(slide.shape[0]):

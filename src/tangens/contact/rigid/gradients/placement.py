@@ -13,7 +13,6 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.kernels import inline, kernel
 from tangens.collision.rows import point_rows
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -26,6 +25,7 @@ from tangens.contact.rigid.memory.views import open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import pack_long_tree, propagate_velocities, unpack_tree
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.rotations import quat_rotate
+from tangens.kernels import floats, inline, integer, ints, kernel, named
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -41,6 +41,9 @@ class LongTree(NamedTuple):
     """Place of the first of the three of each body, or −1."""
     parents: IntArray
     """Each body's parent, in whose axes it slides."""
+
+
+_LONG_TREE = named(LongTree, floats(1), ints(1), ints(1), ints(1))
 
 
 def long_tree(m: mujoco.MjModel) -> LongTree:
@@ -69,7 +72,7 @@ def _axes(long: LongTree, cdof: Array, xquat: Array) -> Array:
     return out
 
 
-@kernel(?)
+@kernel(ints(2), floats(1), floats(2), integer, _LONG_TREE)
 def placement_terms(
     table: IntArray, tape: Array, response: Array, rows: int, long: LongTree
 ) -> tuple[Array, Array, int]:
@@ -108,7 +111,7 @@ def placement_terms(
     return R, out, unknown
 
 
-@kernel(?)
+@kernel(ints(2), integer, integer, floats(1), floats(1), _LONG_TREE)
 def gap_by_placement(table: IntArray, one: int, two: int, p: Array, frame: Array, long: LongTree) -> Array:
     """∂gap/∂placement of a contact between two geoms where MuJoCo has just placed them, shape (nbody, 3)."""
     model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)

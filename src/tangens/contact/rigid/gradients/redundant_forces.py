@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import floats, ints, kernel
 
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
@@ -27,6 +26,7 @@ from tangens.contact.rigid.memory.tape import Solved, open_tape
 from tangens.contact.rigid.problem.contact_problem import BOX, SLIDING
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
+from tangens.kernels import floats, ints, kernel
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -187,9 +187,9 @@ class ResolvedImpacts(RigidEngine):
     def _gap_slopes(self, scratch: RigidScratch, contact: int) -> dict[str, Array]:
         """∂gap/∂size and ∂gap/∂placement of a contact that was found last."""
         found, table = scratch.data.contact, scratch.addresses
-        (one, two), p, frame = found.geom[contact], found.pos[contact], found.frame[contact]
+        (one, two), p, frame = found.geom[contact].tolist(), found.pos[contact], found.frame[contact]
         return {
-            "size": gap_by_size(table, one, two, p, frame, found.dist[contact]),
+            "size": gap_by_size(table, one, two, p, frame, float(found.dist[contact])),
             "placement": gap_by_placement(table, one, two, p, frame, self.long_tree),
         }
 

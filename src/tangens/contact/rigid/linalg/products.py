@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]

@@ -18,6 +18,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
 from tangens.kernels import inline
 
 Array = NDArray[np.float64]
@@ -25,7 +26,7 @@ IntArray = NDArray[np.int64]
 
 _OURS = (
     "tree", "geoms", "face_normals", "faces", "corners", "constraints", "settings", "joints", "gravity", "elements",
-    "body_margin", "pair_gap", "pair_geoms", "free", "arena_layout", "arena",
+    "body_margin", "pair_gap", "pair_geoms", "free", "calls", "arena_layout", "arena",
 )  # fmt: skip
 KINEMATICS = (
     "qpos", "qvel", "ctrl", "qfrc_applied", "M", "cdof", "cinert", "subtree_com", "geom_xpos", "geom_xmat", "xpos",
@@ -35,7 +36,7 @@ KINEMATICS = (
 _NAMES = (*_OURS, *KINEMATICS, "geom_gap")
 (
     TREE, GEOMS, FACE_NORMALS, FACES, CORNERS, CONSTRAINTS, SETTINGS, JOINTS, GRAVITY, ELEMENTS, BODY_MARGIN,
-    PAIR_GAP, PAIR_GEOMS, FREE, ARENA_LAYOUT, ARENA,
+    PAIR_GAP, PAIR_GEOMS, FREE, CALLS, ARENA_LAYOUT, ARENA,
 ) = range(len(_OURS))  # fmt: skip
 FIRST_OF_KINEMATICS = len(_OURS)
 GEOM_GAP = FIRST_OF_KINEMATICS + len(KINEMATICS)

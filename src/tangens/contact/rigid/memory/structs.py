@@ -30,4 +30,5 @@ def struct(cls: type[T]) -> type[T]:
     structref.register(kind)
     proxy: Any = type(cls.__name__, (structref.StructRefProxy,), {"__module__": cls.__module__, "__doc__": cls.__doc__})
     structref.define_constructor(proxy, kind, fields)
+    proxy._fields = tuple(fields)  # compiled code depends on them: see kernels.content
     return proxy

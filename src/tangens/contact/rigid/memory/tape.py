@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.memory.address_table import FIRST_OF_KINEMATICS, KINEMATICS, take
 from tangens.contact.rigid.memory.views import (
@@ -27,6 +26,7 @@ from tangens.contact.rigid.memory.views import (
     open_model,
 )
 from tangens.contact.rigid.problem.contact_problem import BLOCK
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

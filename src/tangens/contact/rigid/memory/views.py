@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.collision.rows import GEOM
 from tangens.collision.shapes import Hulls
@@ -32,6 +31,7 @@ from tangens.contact.rigid.memory.settings import ROWS
 from tangens.contact.rigid.memory.structs import struct
 from tangens.contact.rigid.problem.contact_problem import BLOCK
 from tangens.dynamics.kinematic_tree import unpack_tree
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

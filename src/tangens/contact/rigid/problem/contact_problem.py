@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]

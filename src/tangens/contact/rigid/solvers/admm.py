@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.linalg.generalized_inverse import gauss_jordan
 from tangens.contact.rigid.problem.contact_problem import CONTACT, project_on_cone, residual, velocity
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]

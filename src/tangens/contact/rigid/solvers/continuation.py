@@ -16,10 +16,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import subroutine
 
 from tangens.contact.rigid.problem.contact_problem import DRY, residual, velocity
 from tangens.contact.rigid.solvers.newton import newton
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import subroutine
 
 from tangens.contact.rigid.linalg.elimination import solve_in_place
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, project, residual, velocity
+from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.linalg.elimination import solve_in_place
 from tangens.contact.rigid.linalg.generalized_inverse import minimal_solution
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, LIMIT, residual, velocity
 from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 from tangens.contact.rigid.solvers.methods import FALLBACK, GUESS, PIVOTING
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tangens.kernels import inline, subroutine
 
 from tangens.contact.rigid.problem.contact_problem import classify, residual, velocity
 from tangens.contact.rigid.solvers.admm import admm
@@ -19,6 +18,7 @@ from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
