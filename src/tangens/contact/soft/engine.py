@@ -1,0 +1,73 @@
+"""The soft contact model at work on one scene."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from tangens.contact.jax_engine import JaxEngine
+from tangens.contact.soft.derive import Derived, derive
+from tangens.contact.soft.limits import JointLimits
+from tangens.contact.soft.model import SoftModel
+from tangens.contact.soft.options import Soft
+from tangens.contact.soft.shapes import SoftGeom, soft_geom
+from tangens.contact.soft.table import SoftTable
+from tangens.contact.structure import structure
+from tangens.errors import NotDifferentiable
+from tangens.scene import Scene
+
+
+class SoftEngine(JaxEngine):
+    """Steps and derivatives of one scene."""
+
+    contact: Soft
+    method = "explicit"
+
+    def __init__(self, scene: Scene, contact: Soft) -> None:
+        m, size = scene.shared_model, scene.parameters["size"]
+        self.table = SoftTable(m, [self._geom(m, g, size[g], contact.points) for g in range(m.ngeom)])
+        self.derived: Derived = derive(m, self.table, contact, scene.timestep, scene.parameters["mass"])
+        """Stiffness, damping and smoothing of each pair."""
+        super().__init__(scene, contact)
+
+    def _geom(self, m: mujoco.MjModel, g: int, size: Any, points: int) -> SoftGeom | None:
+        if not (m.geom_contype[g] or m.geom_conaffinity[g] or g in m.pair_geom1 or g in m.pair_geom2):
+            return None
+        return soft_geom(m, g, np.asarray(size), points, None)
+
+    def key(self) -> tuple[Hashable, ...]:
+        """What two scenes have in common that can share a model and its compiled functions."""
+        contact, shapes = self.contact, tuple(None if g is None else len(g.probes) for g in self.table.geoms)
+        return (
+            structure(self.scene.shared_model),
+            shapes,
+            contact.integrator,
+            contact.iterations,
+            contact.averaging,
+            contact.factor,
+        )
+
+    def model(self, room: int | None) -> SoftModel:
+        """The model of all scenes with this key."""
+        del room
+        return SoftModel(self.scene, self.contact, self.table)
+
+    def numbers(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters of this scene, and the settings."""
+        scene, d = self.scene, self.derived
+        parameters: dict[str, Any] = {name: scene.parameters[name] for name in self.contact.parameters}
+        parameters["clouds"] = self.table.clouds()
+        settings = {
+            name: getattr(d, name)
+            for name in ("stiffness", "dissipation", "stiction", "depth_temperature", "reach", "temperature")
+        }
+        limits = JointLimits(scene.shared_model).numbers(scene.shared_model, self.contact.integrator, scene.timestep)
+        return parameters, settings | limits | {"timestep": np.float64(scene.timestep)}
+
+    def check(self, wrt: Sequence[str]) -> None:
+        """Refuse sizes where shapes do not come from them."""
+        if "size" in wrt and self.table.uses_meshes:
+            raise NotDifferentiable("'soft' cannot be differentiated by size: the scene has meshes, which have none")
