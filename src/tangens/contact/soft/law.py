@@ -48,6 +48,8 @@ class PlaneForce(NamedTuple):
     """[N s/m], (...)."""
     slip: Array
     """s, shorter than 1, (..., 3)."""
+    coupling: Array
+    """Friction falls with the normal force: −coupling s nᵀ [N s/m], (...)."""
 
 
 def point_plane(
@@ -73,7 +75,7 @@ def point_plane(
     beyond -= jnp.sum(slip * beyond, -1, keepdims=True) * slip
     force = normal_force[..., None] * normal - grip[..., None] * (about + beyond)  # Eqs. 19, 20
     normal_rate = ahead * slope * factor + spring * falls / law.dissipation
-    return PlaneForce(force, normal_rate, grip, slip)
+    return PlaneForce(force, normal_rate, grip, slip, law.friction * normal_rate)
 
 
 def _kept(law: Law, normal_force: Array, v_t: Array, ahead: Array, is_first: Array) -> Array:

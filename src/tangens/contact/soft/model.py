@@ -65,7 +65,7 @@ class SoftModel(PureModel):
         def newton(w: Array, is_first: Array) -> tuple[Array, tuple[Contact, Array]]:
             contact = self.forces(probed, w, inputs, h, is_first)
             right = h * (force + contact.force + contact.rate @ (w - v))
-            end = v + solve(inertia + h * contact.rate, right, assume_a="pos")
+            end = v + solve(inertia + h * contact.rate, right)
             return end, (contact, end - w)
 
         end, rounds = jax.lax.scan(newton, v, jnp.arange(self._iterations) == 0)

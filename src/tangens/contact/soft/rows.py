@@ -114,6 +114,7 @@ def _together(near: Near, share: Array, forces: PlaneForce) -> RowForce:
     grip, normal = share * forces.grip, share * (forces.normal_rate - forces.grip)
     rate = jnp.einsum("p,pia,pib->ab", grip, arm, arm) - jnp.einsum("p,pa,pb->ab", grip, along, along)
     rate += jnp.einsum("p,pa,pb->ab", normal, across, across)
+    rate -= jnp.einsum("p,pa,pb->ab", share * forces.coupling, along, across)
     return RowForce(jnp.einsum("p,pia,pi->a", share, arm, forces.force), rate)
 
 
