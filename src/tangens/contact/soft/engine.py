@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import jax
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from tangens.contact.base import Point
 from tangens.contact.jax_engine import JaxEngine
+from tangens.contact.jax_model import Inputs
 from tangens.contact.soft.derive import Derived, derive
 from tangens.contact.soft.limits import JointLimits
 from tangens.contact.soft.model import SoftModel
@@ -18,6 +22,8 @@ from tangens.contact.soft.table import SoftTable
 from tangens.contact.structure import structure
 from tangens.errors import NotDifferentiable
 from tangens.scene import Scene
+
+Array = NDArray[np.float64]
 
 
 class SoftEngine(JaxEngine):
@@ -71,3 +77,9 @@ class SoftEngine(JaxEngine):
         """Refuse sizes where shapes do not come from them."""
         if "size" in wrt and self.table.uses_meshes:
             raise NotDifferentiable("'soft' cannot be differentiated by size: the scene has meshes, which have none")
+
+    def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
+        """The tau of a step that ends with this acceleration (Eq. 24)."""
+        with jax.enable_x64(True):
+            run = self.compiled("inverse", self.first_room, lambda model: model.inverse_dynamics)  # type: ignore[attr-defined]
+            return np.asarray(run(Inputs(x, self.parameters, self.settings), acceleration))
