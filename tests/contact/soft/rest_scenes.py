@@ -91,11 +91,10 @@ def hand_holds_box() -> Rest:
     return at_rest(world(*parts, rest=rest), 0.02, [0.04, 0.04])
 
 
-def ball_in_corner() -> Rest:
-    walls = '<geom type="box" pos="0.3 0 0.2" size="0.1 0.5 0.2"/><geom type="box" pos="0 0.3 0.2" size="0.5 0.1 0.2"/>'
-    scene = world(FLOOR, walls, body("ball", "0.1 0.1 0.2", 'size="0.05" mass="0.3"'))
-    start = scene.initial_state()
-    return Rest(scene, start.replace(v=[1.0, 0.8, 0, 0, 0, 0]), np.zeros(0), 0.1)
+def box_against_wall() -> Rest:
+    wall = '<geom type="box" pos="0.3 0 0.2" size="0.1 0.5 0.2"/>'
+    scene = world(FLOOR, wall, body("box", "0.05 0 0.05", 'type="box" size="0.05 0.05 0.05" mass="0.3" friction="0.3"'))
+    return Rest(scene, scene.initial_state().replace(v=[2.0, 0.5, 0, 0, 0, 1]), np.zeros(0), 0.1)
 
 
 def pile() -> Rest:
@@ -120,15 +119,13 @@ RESTS: dict[str, Callable[[], Rest]] = {
     "capsule, lying": lambda: dropped('type="capsule" size="0.03 0.08" mass="0.3"', 0.06, 0.1, "0.7071 0.7071 0 0"),
     "capsule, upright": lambda: dropped('type="capsule" size="0.03 0.08" mass="0.3"', 0.06, 0.115),
     "cylinder, upright": lambda: dropped('type="cylinder" size="0.05 0.06" mass="0.5"', 0.1, 0.1),
-    "cylinder, lying": lambda: dropped(
-        'type="cylinder" size="0.05 0.06" mass="0.5"', 0.1, 0.08, "0.7071 0.7071 0 0"
-    ),
+    "cylinder, lying": lambda: dropped('type="cylinder" size="0.05 0.06" mass="0.5"', 0.1, 0.08, "0.7071 0.7071 0 0"),
     "ellipsoid": lambda: dropped('type="ellipsoid" size="0.08 0.06 0.04" mass="0.5"', 0.08, 0.08),
     "plate": lambda: dropped('type="box" size="0.2 0.15 0.01" mass="1"', 0.02, 0.05),
     "quadruped standing": lambda: bundled("quadruped", 0.04, "home"),
     "T on a table": lambda: bundled("push_t", 0.05, "home"),
     "arm pushing a box": arm_pushes_box,
     "hand holding a box": hand_holds_box,
-    "ball thrown into a corner": ball_in_corner,
+    "box thrown against a wall": box_against_wall,
     "pile": pile,
 }

@@ -36,10 +36,10 @@ FALL = {"implicit": 0.25, "euler": 18.0, "rk4": 1.5}
 """ε₃ over the way g h² that a body falls in a step, at least."""
 DEPTH_SHARE = 1e-3
 """ε₂ / L."""
-ROCKING = {"implicit": 4.0, "euler": 18.0, "rk4": 4.0}
+ROCKING = {"implicit": 4.0, "euler": 18.0, "rk4": 12.0}
 """ε₂ over g h², at least: from 4/3 on a cube at rest does not rock, and it may carry three of its kind."""
-SLIP = {"implicit": 0.0, "euler": 2.0, "rk4": 1.0}
-"""v_s over the speed g h that a body gains in a step, at least."""
+SLIP = {"implicit": 0.0, "euler": 6.0, "rk4": 3.0}
+"""v_s over g h, at least: friction of 1 slows the contact of a ball by 3.5 g h in a step."""
 STICTION_SHARE = 5e-3
 """v_s / L [1/s]."""
 TEMPERATURE_SHARE = 0.05
