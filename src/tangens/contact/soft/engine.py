@@ -20,8 +20,11 @@ from tangens.contact.soft.options import Soft
 from tangens.contact.soft.shapes import SoftGeom, soft_geom
 from tangens.contact.soft.table import SoftTable
 from tangens.contact.structure import structure
-from tangens.errors import NotDifferentiable
+from tangens.errors import NotDifferentiable, OptionError, SceneError
+from tangens.geometry.mesh_clouds import CloudFit, mesh_cloud
+from tangens.geometry.oriented_points import OrientedPoints
 from tangens.scene import Scene
+from tangens.scene.support import element_name
 
 Array = NDArray[np.float64]
 
@@ -34,6 +37,9 @@ class SoftEngine(JaxEngine):
 
     def __init__(self, scene: Scene, contact: Soft) -> None:
         m, size = scene.shared_model, scene.parameters["size"]
+        self._mesh_points, self._clouds = contact.mesh_points, dict[int, OrientedPoints]()
+        self.fits = dict[int, CloudFit]()
+        """How well the clouds of meshes fit, by the mesh's number."""
         self.table = SoftTable(m, [self._geom(m, g, size[g], contact.points) for g in range(m.ngeom)])
         self.derived: Derived = derive(m, self.table, contact, scene.timestep, scene.parameters["mass"])
         """Stiffness, damping and smoothing of each pair."""
@@ -42,7 +48,24 @@ class SoftEngine(JaxEngine):
     def _geom(self, m: mujoco.MjModel, g: int, size: Any, points: int) -> SoftGeom | None:
         if not (m.geom_contype[g] or m.geom_conaffinity[g] or g in m.pair_geom1 or g in m.pair_geom2):
             return None
-        return soft_geom(m, g, np.asarray(size), points, None)
+        mesh = int(m.geom_dataid[g]) if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH else -1
+        return soft_geom(m, g, np.asarray(size), points, self._mesh(m, mesh, g) if mesh >= 0 else None)
+
+    def _mesh(self, m: mujoco.MjModel, mesh: int, g: int) -> OrientedPoints:
+        """The cloud of a mesh, in the frame of its geom."""
+        if mesh not in self.fits:
+            first, n = m.mesh_vertadr[mesh], m.mesh_vertnum[mesh]
+            start, count = m.mesh_faceadr[mesh], m.mesh_facenum[mesh]
+            vertices, faces = m.mesh_vert[first : first + n], m.mesh_face[start : start + count]
+            try:
+                self._clouds[mesh], self.fits[mesh] = mesh_cloud(vertices, faces, self._mesh_points)
+            except OptionError as error:
+                raise SceneError(
+                    str(error),
+                    element=element_name(m, mujoco.mjtObj.mjOBJ_GEOM, g),
+                    remedy="repair the mesh, or describe the geom with primitives",
+                ) from error
+        return self._clouds[mesh]
 
     def key(self) -> tuple[Hashable, ...]:
         """What two scenes have in common that can share a model and its compiled functions."""

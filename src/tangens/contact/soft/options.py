@@ -57,6 +57,9 @@ class Soft(ContactModel):
     points: int = 96
     """Points on each geom that is neither plane, sphere nor capsule; those are exact."""
 
+    mesh_points: int = 600
+    """Points on each mesh, about."""
+
     averaging: Averaging = "distances"
     """"forces": the mean of the forces of all planes (Eq. 22). "distances": the force at the mean distance, which knows
     no forces of planes that a point is behind but not under."""
@@ -75,7 +78,7 @@ class Soft(ContactModel):
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise OptionError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, known))}")
-        for name, least in (("points", 6), ("iterations", 1)):
+        for name, least in (("points", 6), ("mesh_points", 24), ("iterations", 1)):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise OptionError(f"{name} must be a whole number of {least} or more; got {getattr(self, name)!r}")
         if self.averaging == "forces" and self.integrator == "implicit":
