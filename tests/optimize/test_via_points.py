@@ -18,7 +18,7 @@ def test_the_curve_starts_and_ends_at_rest_and_passes_all_points() -> None:
 
 
 def test_it_finds_a_way_around_a_wall() -> None:
-    def cost(u: np.ndarray) -> float:  # type: ignore[type-arg]
+    def cost(u: np.ndarray) -> float:
         inside = (np.abs(u[:, 0]) < 0.1) & (u[:, 1] < 0.3)  # the straight way crosses it
         return float(np.sum((u[-1] - [0.5, 0.0]) ** 2) + 10 * inside.mean() + 0.01 * np.sum(np.diff(u, axis=0) ** 2))
 

@@ -164,7 +164,8 @@ def _gradient(problem: Pushing) -> Callable[..., Any]:
 
     def loss(via: Any, goal: Any, settings: Any) -> Any:
         def step(x: Any, u: Any) -> Any:
-            solution = model.solve(Inputs(Point(x[0], x[1], u, jnp.zeros_like(v0)), parameters, settings))
+            at: Any = Point(x[0], x[1], u, jnp.zeros_like(v0))  # type: ignore[arg-type]
+            solution = model.solve(Inputs(at, parameters, settings))
             return (solution.q, solution.v), None
 
         (q, v), _ = jax.lax.scan(jax.checkpoint(step), (q0, v0), basis @ via)
