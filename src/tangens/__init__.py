@@ -28,6 +28,7 @@ from tangens.contact import (
     Relaxed,
     SingleLevel,
     Smoothed,
+    Soft,
 )
 from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
@@ -73,6 +74,7 @@ __all__ = [
     "Simulator",
     "SingleLevel",
     "Smoothed",
+    "Soft",
     "SolverError",
     "SolverReport",
     "State",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -132,6 +132,52 @@ class Simulator:
             raise StateError("this step came without a tape: take it again, or use the trajectory it is part of")
         J = self.engine.jacobian(step.tape, wrt, with_force, rule)
         return J.with_switch(partial(self.engine.switch, step.tape))
+
+    def inverse_dynamics(self, state: State, acceleration: ArrayLike, u: ArrayLike | None = None) -> Array:
+        """The generalised forces tau (nv,) of a step that ends with (v⁺ − v) / h = acceleration.
+
+        Only for models whose forces are a function of the motion: `soft` and motion without contact.
+        """
+        x = self._admit(state, u, None)
+        return self.engine.inverse_dynamics(x, as_vector("acceleration", acceleration, self.scene.nv))
+
+    def hessian(
+        self,
+        state: State,
+        u: ArrayLike | None = None,
+        tau: ArrayLike | None = None,
+        *,
+        dq: ArrayLike | None = None,
+        dv: ArrayLike | None = None,
+        wrt: Sequence[str] = ("q", "v", "u"),
+    ) -> dict[tuple[str, str], Array]:
+        """Second derivative of the scalar dq·q⁺ + dv·v⁺: `H["q", "v"]` is ∂²/∂q∂v, in the tangent space of q.
+
+        Only for models that are smooth to second order, such as `soft`.
+        """
+        names = self._admit_wrt(wrt, _INPUTS + self.contact.parameters)
+        return self.engine.hessian(self._admit(state, u, tau), self._admit_scalar(dq, dv), names)
+
+    def hessian_product(
+        self,
+        state: State,
+        direction: Mapping[str, ArrayLike],
+        u: ArrayLike | None = None,
+        tau: ArrayLike | None = None,
+        *,
+        dq: ArrayLike | None = None,
+        dv: ArrayLike | None = None,
+    ) -> dict[str, Array]:
+        """The Hessian of dq·q⁺ + dv·v⁺ times a direction, {"q": ..., "u": ...}: by each input that it names."""
+        names = self._admit_wrt(tuple(direction), _INPUTS + self.contact.parameters)
+        arrays = {name: np.asarray(direction[name], np.float64) for name in names}
+        return self.engine.hessian_product(self._admit(state, u, tau), self._admit_scalar(dq, dv), arrays)
+
+    def _admit_scalar(self, dq: ArrayLike | None, dv: ArrayLike | None) -> Cotangent:
+        nv = self.scene.nv
+        if dq is None and dv is None:
+            raise OptionError("a Hessian is that of a scalar: give dq, dv or both, the weights of q⁺ and v⁺")
+        return Cotangent(*(self._no_force if d is None else as_vector(n, d, nv) for n, d in (("dq", dq), ("dv", dv))))
 
     def rollout(
         self,

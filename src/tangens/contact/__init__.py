@@ -21,6 +21,7 @@ from tangens.contact.rules import (
 )
 from tangens.contact.single_level import SingleLevel
 from tangens.contact.smoothed import Smoothed
+from tangens.contact.soft.options import Soft
 from tangens.errors import OptionError
 
 __all__ = [
@@ -40,10 +41,11 @@ __all__ = [
     "Relaxed",
     "SingleLevel",
     "Smoothed",
+    "Soft",
     "contact_model",
 ]
 
-_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel)}
+_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel, Soft)}
 
 CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
 """Names that `Simulator(scene, contact=...)` understands."""

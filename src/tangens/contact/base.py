@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.capabilities import EVERYTHING, refuse_unsupported
 from tangens.contact.rules import Exact, GradientRule
+from tangens.errors import NotDifferentiable, OptionError
 from tangens.results import NO_SWITCH, Jacobian, Owner, Step, Switch
 
 if TYPE_CHECKING:
@@ -79,6 +80,31 @@ class Engine(ABC):
     @abstractmethod
     def function(self, rule: GradientRule) -> PureStep:
         """The step as a pure JAX function."""
+
+    def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
+        """The tau of a step from x that ends with (v⁺ − v) / h = acceleration; that of x is not looked at."""
+        del x, acceleration
+        raise OptionError(
+            f"contact model {self.contact.name!r} has no inverse dynamics: its forces are found by solving for the "
+            'motion, and many of them allow the same one. contact="soft" and contact=None have it'
+        )
+
+    def hessian(self, x: Point, cotangent: Cotangent, wrt: Sequence[str]) -> dict[tuple[str, str], Array]:
+        """Second derivative of cotangent·(q⁺, v⁺) by each two inputs in `wrt`."""
+        del x, cotangent, wrt
+        raise _first_order_only(self.contact)
+
+    def hessian_product(self, x: Point, cotangent: Cotangent, direction: Mapping[str, Array]) -> dict[str, Array]:
+        """The same times a direction, by each input that the direction names."""
+        del x, cotangent, direction
+        raise _first_order_only(self.contact)
+
+
+def _first_order_only(contact: ContactModel) -> NotDifferentiable:
+    return NotDifferentiable(
+        f"contact model {contact.name!r} has first derivatives only: it is solved, and switches. "
+        'contact="soft" has second ones, everywhere'
+    )
 
 
 PureStep = Callable[[Mapping[str, Any] | None, Any, Any, Any, Any], tuple[Any, Any]]

@@ -41,6 +41,11 @@ def compiler_options() -> dict[str, Any] | None:
     return _QUICK if asked else None
 
 
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function to be compiled with these options when it is first called."""
+    return jax.jit(function, compiler_options=compiler_options())
+
+
 class CompiledFunctions:
     """Compiled functions by key, the one used last at the end. Each is called with arrays of one set of shapes only."""
 

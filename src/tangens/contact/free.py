@@ -71,3 +71,9 @@ class FreeEngine(HostEngine):
         """Carry a cotangent back through a step."""
         del rule
         return scratch.pullback(*tape, cotangent.q, cotangent.v, wrt), True
+
+    def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
+        """The tau of a step that ends with this acceleration."""
+        with self.scratch() as scratch:
+            found: Array = scratch.inverse(x.q, x.v, x.u, acceleration)
+            return found

@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tangens.contact.jax_model import Change, Inputs, PureModel
+from tangens.contact.jax_model import Change, Inputs, PureModel, displaced
+from tangens.dynamics.tangent_jax import difference
 
 
 def pullback_of(model: PureModel, names: Sequence[str]) -> Callable[..., Change]:
@@ -49,3 +50,39 @@ def _transpose(model: PureModel, names: Sequence[str], inputs: Inputs, v_next: A
         return model.tangent(inputs, v_next, memory, change)
 
     return jax.linear_transpose(tangent, jax.tree.map(jnp.zeros_like, {name: values[name] for name in names}))
+
+
+def weighted_ends(model: PureModel, inputs: Inputs, cotangent: Any) -> Callable[[Change], Any]:
+    """Change ↦ cotangents·(q⁺, v⁺), of the inputs moved by a change; q⁺ counts in its tangent space."""
+    end = jax.lax.stop_gradient(model.solve(inputs).q)
+
+    def of(change: Change) -> Any:
+        solution = model.solve(displaced(model.layout, inputs, change))
+        return cotangent[0] @ difference(model.layout, end, solution.q) + cotangent[1] @ solution.v
+
+    return of
+
+
+def hessian_of(model: PureModel, names: Sequence[str]) -> Callable[..., Any]:
+    """(inputs, cotangents of q⁺ and v⁺) -> second derivatives by each two inputs, nested by their names."""
+
+    def run(inputs: Inputs, cotangent: Any) -> Any:
+        return jax.hessian(weighted_ends(model, inputs, cotangent))(_nothing(inputs, names))
+
+    return run
+
+
+def hessian_product_of(model: PureModel) -> Callable[..., Change]:
+    """(inputs, cotangents, direction) -> the second derivative times the direction."""
+
+    def run(inputs: Inputs, cotangent: Any, direction: Change) -> Change:
+        gradient = jax.grad(weighted_ends(model, inputs, cotangent))
+        found: Change = jax.jvp(gradient, (_nothing(inputs, tuple(direction)),), (direction,))[1]
+        return found
+
+    return run
+
+
+def _nothing(inputs: Inputs, names: Sequence[str]) -> Change:
+    values = {**inputs.x._asdict(), "q": inputs.x.v, **inputs.parameters}  # changes of q are in the tangent space
+    return {name: jnp.zeros_like(values[name]) for name in names}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tangens.contact.base import ContactModel, Cotangent, Engine, Point, PureStep
 from tangens.contact.compiling import FUNCTIONS
 from tangens.contact.jax_batch import LANES, Steps, gathered, is_usable, take_jacobians, take_steps
-from tangens.contact.jax_derivatives import jacobian_of, pullback_of
+from tangens.contact.jax_derivatives import hessian_of, hessian_product_of, jacobian_of, pullback_of
 from tangens.contact.jax_function import pure_step
 from tangens.contact.jax_model import Inputs, PureModel, Solution
 from tangens.contact.rules import Exact, GradientRule
@@ -170,6 +170,31 @@ class JaxEngine(Engine):
         inputs = inputs._replace(settings=smooth)
         solution, _ = self._solve(inputs, None, tape.room)
         return inputs, solution.memory, self._report(solution) if tape.report.converged else tape.report
+
+    def hessian(self, x: Point, cotangent: Cotangent, wrt: Sequence[str]) -> dict[tuple[str, str], Array]:
+        """Second derivatives, of models that JAX can differentiate."""
+        if not self._models[self.first_room].is_explicit:
+            return super().hessian(x, cotangent, wrt)
+        self.check(wrt)
+        with jax.enable_x64(True):
+            run = self.compiled("hessian", self.first_room, lambda model: hessian_of(model, tuple(wrt)), tuple(wrt))
+            found = run(Inputs(x, self.parameters, self.settings), (cotangent.q, cotangent.v))
+            blocks = {(a, b): np.asarray(found[a][b]) for a in wrt for b in wrt}
+        _refuse_infinite({f"{a} and {b}": block for (a, b), block in blocks.items()})
+        return blocks
+
+    def hessian_product(self, x: Point, cotangent: Cotangent, direction: Mapping[str, Array]) -> dict[str, Array]:
+        """Second derivatives along a direction, of models that JAX can differentiate."""
+        if not self._models[self.first_room].is_explicit:
+            return super().hessian_product(x, cotangent, direction)
+        self.check(tuple(direction))
+        with jax.enable_x64(True):
+            run = self.compiled("hessian product", self.first_room, hessian_product_of, tuple(direction))
+            inputs = Inputs(x, self.parameters, self.settings)
+            found = run(inputs, (cotangent.q, cotangent.v), dict(direction))
+            blocks = {name: np.asarray(block) for name, block in found.items()}
+        _refuse_infinite(blocks)
+        return blocks
 
     # ------------------------------------------------------------------ batches
 

@@ -84,6 +84,11 @@ class ExactDynamics:
         q_pin = self._evaluate_forces(q, v, u, tau)
         return np.array(pin.aba(self._pin, self._data, q_pin, v, self._force))
 
+    def inverse(self, q: Array, v: Array, u: Array, acceleration: Array) -> Array:
+        """The tau of a step with (v⁺ − v)/h = acceleration."""
+        q_pin = self._evaluate_forces(q, v, u, np.zeros(len(v)))
+        return np.array(pin.rnea(self._pin, self._data, q_pin, v, acceleration)) - self._force
+
     @property
     def packed_elements(self) -> Array:
         """Springs, dampers, tendons and actuators, as compiled code takes them."""

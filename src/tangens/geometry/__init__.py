@@ -9,18 +9,24 @@
 from tangens.geometry.composites import Bundle, MinkowskiSum, Placed, centred, parts
 from tangens.geometry.geoms import from_geom, shapes_of
 from tangens.geometry.hulls import convex_hull
+from tangens.geometry.mesh_clouds import CloudFit, mesh_cloud
+from tangens.geometry.oriented_points import OrientedPoints, quad_cloud
 from tangens.geometry.polytopes import PaddedPolytope, Polytope, box, corners
+from tangens.geometry.primitive_clouds import primitive_cloud
 from tangens.geometry.primitives import Capsule, Cone, Cylinder, Ellipsoid, HalfSpace, ellipsoid, sphere
 from tangens.geometry.shape import Shape, kind
+from tangens.geometry.soft_distance import flat_kernels, kernel_distance, soft_distance
 
 __all__ = [
     "Bundle",
     "Capsule",
+    "CloudFit",
     "Cone",
     "Cylinder",
     "Ellipsoid",
     "HalfSpace",
     "MinkowskiSum",
+    "OrientedPoints",
     "PaddedPolytope",
     "Placed",
     "Polytope",
@@ -30,9 +36,15 @@ __all__ = [
     "convex_hull",
     "corners",
     "ellipsoid",
+    "flat_kernels",
     "from_geom",
+    "kernel_distance",
     "kind",
+    "mesh_cloud",
     "parts",
+    "primitive_cloud",
+    "quad_cloud",
     "shapes_of",
+    "soft_distance",
     "sphere",
 ]

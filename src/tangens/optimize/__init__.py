@@ -28,6 +28,7 @@ from tangens.optimize.result import ControlResult, Iteration, Outcome, Result
 from tangens.optimize.search import stochastic_search
 from tangens.optimize.shooting import multiple_shooting
 from tangens.optimize.transfer import FingertipGrasps
+from tangens.optimize.via_points import ViaPoints, via_point_search
 
 __all__ = [
     "ControlProblem",
@@ -45,6 +46,7 @@ __all__ = [
     "Position",
     "Result",
     "TargetState",
+    "ViaPoints",
     "by_differences",
     "contact_rrt",
     "gauss_newton",
@@ -55,4 +57,5 @@ __all__ = [
     "multiple_shooting",
     "replay",
     "stochastic_search",
+    "via_point_search",
 ]

@@ -1,0 +1,169 @@
+"""Contact forces of a whole scene as a function of configuration and velocity."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from tangens.contact.geom_pairs import pair_friction, tree_masses
+from tangens.contact.jax_model import Inputs
+from tangens.contact.soft.fields import Near
+from tangens.contact.soft.law import Law
+from tangens.contact.soft.limits import JointLimits
+from tangens.contact.soft.options import Soft
+from tangens.contact.soft.rows import Pose, RowForce, Surface, depth_logits, probe, row_force, row_force_of_planes
+from tangens.contact.soft.shapes import ONE, ZERO
+from tangens.contact.soft.table import Group, SoftTable
+from tangens.dynamics.spatial import Ancestry, SpatialKinematics
+
+Array = jax.Array
+
+
+class ProbedGroup(NamedTuple):
+    """Where the probes of a group are; leading axis: rows."""
+
+    near: Near
+    share: Array
+    """σ_ε₂(−Φ) of each probe in its pair, (rows, P)."""
+    surface: Surface
+    on: Pose
+
+
+class Probed(NamedTuple):
+    """Collision detection in one configuration."""
+
+    groups: tuple[ProbedGroup, ...]
+    jacobian: Array
+    """Relative twist of each row by velocity, (rows, 6, nv)."""
+
+
+class Contact(NamedTuple):
+    """What contacts and joint limits do."""
+
+    force: Array
+    """Generalised forces, (nv,)."""
+    rate: Array
+    """How fast they fall with velocity, (nv, nv)."""
+    rows: RowForce
+
+
+class SoftForces:
+    """The contact forces of scenes of one structure."""
+
+    def __init__(self, m: mujoco.MjModel, ancestry: Ancestry, contact: Soft, table: SoftTable) -> None:
+        self.table, self._model = table, m
+        self._smooth, self._by_force = contact.factor == "smooth", contact.averaging == "forces"
+        self._limits = JointLimits(m)
+        self._frames = np.zeros((m.ngeom, 9))
+        for frame, quaternion in zip(self._frames, m.geom_quat, strict=True):
+            mujoco.mju_quat2Mat(frame, quaternion)
+        nobody = np.zeros(0, int)
+        self.probe_geom, surface_geom, self.pair = (
+            np.concatenate([nobody, *(getattr(group, name) for group in table.groups)])
+            for name in ("probe_geom", "surface_geom", "pair")
+        )
+        body = m.geom_bodyid
+        self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[surface_geom]]
+        self._scale = np.array([(ONE,) * 3 if g is None else g.scale for g in table.geoms], int).reshape(-1, 3)
+        self._radius = np.array([ZERO if g is None else g.radius for g in table.geoms], int).reshape(-1, 1)
+
+    # ------------------------------------------------------------------ collision
+
+    def probe(self, kin: SpatialKinematics, inputs: Inputs, ahead: Array) -> Probed:
+        """Where all probes are against the surfaces that they can touch, and which of them are deepest."""
+        m, p, s = self._model, inputs.parameters, inputs.settings
+        dtype, body = kin.position.dtype, m.geom_bodyid
+        turn = kin.rotation[body] @ jnp.asarray(self._frames.reshape(-1, 3, 3), dtype)
+        place = kin.position[body] + jnp.einsum("gij,gj->gi", kin.rotation[body], jnp.asarray(m.geom_pos, dtype))
+        size = jnp.concatenate([p["size"], jnp.ones((m.ngeom, 1), dtype), jnp.zeros((m.ngeom, 1), dtype)], 1)
+        scale, radius = (jnp.take_along_axis(size, columns, 1) for columns in (self._scale, self._radius))
+        jacobian = jnp.asarray(self._carries, dtype)[:, None, :] * kin.axes.T
+        twist, found, logits = self._split(jacobian @ inputs.x.v), list[Any](), list[Array]()
+        for group, moving in zip(self.table.groups, twist, strict=True):
+            probed, bias = self._probe(group, Pose(place, turn), scale, radius[:, 0], p["clouds"], s["temperature"])
+            found.append(probed)
+            depth = partial(depth_logits, ahead=ahead)
+            logits.append(jax.vmap(depth)(probed[0], bias, moving, s["depth_temperature"][group.pair]))
+        shares = self._shares(logits)
+        groups = tuple(ProbedGroup(near, sh, *rest) for (near, *rest), sh in zip(found, shares, strict=True))
+        return Probed(groups, jacobian)
+
+    def _split(self, rows: Array) -> list[Array]:
+        """Rows of all groups, group by group."""
+        ends = np.cumsum([len(group.pair) for group in self.table.groups])
+        return jnp.split(rows, ends[:-1]) if len(ends) else []
+
+    def _probe(
+        self, group: Group, pose: Pose, scale: Array, radius: Array, clouds: Any, temperature: Array
+    ) -> tuple[tuple[Near, Surface, Pose], Array]:
+        a, b = group.probe_geom, group.surface_geom
+        unit, bias = (stack[group.probe_at] for stack in clouds[group.probes])
+        surface, on = Surface(), Pose(pose.position[b], pose.rotation[b])
+        if group.kind == "segment":
+            surface = Surface(half_length=scale[b, 2], thickness=radius[b])
+        elif group.kind == "cloud":
+            points, normals, skip = (stack[group.point_at] for stack in clouds[group.points])
+            normals = normals / scale[b][:, None, :]
+            normals /= jnp.sqrt(jnp.sum(normals**2, -1, keepdims=True))
+            surface = Surface(None, None, points * scale[b][:, None, :], normals, skip, temperature[b])
+        near = jax.vmap(lambda *row: probe(group.kind, *row))(
+            unit * scale[a][:, None, :],
+            radius[a] if group.is_round else None,
+            Pose(pose.position[a], pose.rotation[a]),
+            surface,
+            on,
+        )
+        return (near, surface, on), bias
+
+    def _shares(self, logits: list[Array]) -> list[Array]:
+        """The softmax of Eq. 23, over the probes of both geoms of a pair."""
+        if not logits:
+            return []
+        n, pair = len(self.table.pairs), self.pair
+        largest = jnp.concatenate([jnp.max(jax.lax.stop_gradient(x), axis=1) for x in logits])
+        base = self._split(jax.ops.segment_max(largest, pair, n)[pair])
+        weights = [jnp.exp(x - b[:, None]) for x, b in zip(logits, base, strict=True)]
+        total = jax.ops.segment_sum(jnp.concatenate([jnp.sum(w, 1) for w in weights]), pair, n)
+        return [w / t[:, None] for w, t in zip(weights, self._split(total[pair]), strict=True)]
+
+    # ------------------------------------------------------------------ forces
+
+    def __call__(self, probed: Probed, v: Array, inputs: Inputs, ahead: Array, is_first: Array) -> Contact:
+        """All forces at these velocities; `ahead` and `is_first` are those of `law.point_plane`."""
+        force, rate = self._limits(inputs.x.q, v, inputs.settings, ahead, self._smooth)
+        if not self.table.groups:
+            return Contact(force, jnp.diag(rate), _NO_ROWS)
+        rows, J = self._rows(probed, v, self._law(inputs), ahead, is_first), probed.jacobian
+        force += jnp.einsum("ran,ra->n", J, rows.wrench)
+        rates = jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J)
+        return Contact(force, jnp.diag(rate) + rates, rows)
+
+    def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
+        found, twists = list[RowForce](), self._split(probed.jacobian @ v)
+        of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth)
+        of_planes = partial(row_force_of_planes, smooth=self._smooth)
+        for group, (near, share, surface, on), twist in zip(self.table.groups, probed.groups, twists, strict=True):
+            own = jax.tree.map(lambda leaf, pair=group.pair: leaf[pair], law)
+            if self._by_force and group.kind == "cloud":
+                found.append(jax.vmap(of_planes)(near, share, twist, own, surface, on))
+            else:
+                found.append(jax.vmap(of_mean)(near, share, twist, own))
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+
+    def _law(self, inputs: Inputs) -> Law:
+        m, s = self._model, inputs.settings
+        one, two = self.table.pairs.T
+        slippery = np.maximum(m.geom_condim[one], m.geom_condim[two]) == 1  # condim="1": the pair has no friction
+        friction = jnp.where(slippery, 0.0, pair_friction(m, inputs.parameters["friction"], one, two))
+        mass = tree_masses(m, inputs.parameters["mass"])
+        lighter = jnp.minimum(mass[m.geom_bodyid[one]], mass[m.geom_bodyid[two]])
+        names = ("stiffness", "dissipation", "stiction", "reach")
+        return Law(friction=friction, mass=lighter, **{name: s[name] for name in names})
+
+
+_NO_ROWS = RowForce(*(np.zeros((0, *shape)) for shape in ((6,), (6, 6))))  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Joint limits as smooth forces: the law of a point and a plane, along a joint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.geom_pairs import EARTH
+from tangens.contact.soft.derive import FALL, LIMIT_SHARE
+from tangens.contact.soft.law import dissipation_factor
+
+Array = jax.Array
+
+
+class JointLimits:
+    """Bounds of hinges and slides. Fixed structure; the numbers are settings."""
+
+    def __init__(self, m: mujoco.MjModel) -> None:
+        plain = np.isin(m.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
+        on = not m.opt.disableflags & (mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+        joints = np.flatnonzero(plain & m.jnt_limited.astype(bool) & on)
+        self._joint, side = np.repeat(joints, 2), np.tile([0, 1], len(joints))
+        self._q, self._v = m.jnt_qposadr[self._joint], m.jnt_dofadr[self._joint]
+        self._sign, self._bound = 1.0 - 2.0 * side, m.jnt_range[self._joint, side]
+
+    def numbers(self, m: mujoco.MjModel, integrator: str, timestep: float) -> dict[str, NDArray[np.float64]]:
+        """Stiffness, dissipation and reach of each bound, derived from inertias and ranges.
+
+        The load is the weight of what the joint carries, at its radius of gyration. As for pairs, that load rests at
+        distance 0, and small motions about it are damped critically.
+        """
+        inertia = np.maximum(m.dof_M0[self._v], 1e-12)
+        carried = np.maximum(m.body_subtreemass[m.jnt_bodyid[self._joint]], 1e-12)
+        load = EARTH * np.sqrt(carried * inertia)
+        least = FALL[integrator] * timestep**2 * load / inertia
+        reach = np.maximum(LIMIT_SHARE * np.ptp(m.jnt_range[self._joint], axis=1), least)
+        stiffness = load / (reach * np.log(2))
+        dissipation = load / np.sqrt(2 * stiffness * inertia)
+        return {"limit_stiffness": stiffness, "limit_dissipation": dissipation, "limit_reach": reach}
+
+    def __call__(self, q: Array, v: Array, s: dict[str, Any], ahead: Array, smooth: bool) -> tuple[Array, Array]:
+        """Generalised forces (nv,), and how fast they fall with velocity (nv,); v is that at the end of `ahead`."""
+        distance, rate = self._sign * (q[self._q] - self._bound), self._sign * v[self._v]
+        depth = -(distance + ahead * rate) / s["limit_reach"]
+        spring = s["limit_stiffness"] * s["limit_reach"] * jax.nn.softplus(depth)
+        factor, falls = dissipation_factor(rate / s["limit_dissipation"], smooth)
+        slope = s["limit_stiffness"] * jax.nn.sigmoid(depth)
+        falls_by = ahead * slope * factor + spring * falls / s["limit_dissipation"]
+        nothing = jnp.zeros_like(v)
+        return nothing.at[self._v].add(self._sign * spring * factor), nothing.at[self._v].add(falls_by)

@@ -1,0 +1,127 @@
+"""A step of soft contact as an explicit function in JAX: derivatives of any order, by JAX itself.
+
+They flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction, size, and the points of clouds.
+Frozen: what is derived from the scene (stiffness, damping, smoothing), where geoms sit on their bodies, joint ranges.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve
+
+from tangens.contact.jax_model import Inputs, PureModel, Solution
+from tangens.contact.soft.contacts import report
+from tangens.contact.soft.forces import Contact, Probed, SoftForces
+from tangens.contact.soft.options import Soft
+from tangens.contact.soft.table import SoftTable
+from tangens.dynamics.smooth import SmoothDynamics
+from tangens.dynamics.tangent_jax import integrate
+from tangens.scene import Scene
+
+Array = jax.Array
+
+_FARTHEST = 1e6
+"""A step longer than this [m, rad] is beyond reason."""
+
+
+class Taken(NamedTuple):
+    """A step."""
+
+    q: Array
+    v: Array
+    probed: Probed
+    contact: Contact
+    change: Array
+    """Of the velocity since the one that `contact` is of."""
+    residual: Array
+
+
+class SoftModel(PureModel):
+    """Steps of `soft` on scenes of one structure; `scene` is any one of them."""
+
+    def __init__(self, scene: Scene, contact: Soft, table: SoftTable) -> None:
+        self.dynamics = SmoothDynamics(scene.shared_model)
+        self.layout = self.dynamics.layout
+        self.forces = SoftForces(scene.shared_model, self.dynamics.ancestry, contact, table)
+        self._integrator, self._iterations = contact.integrator, contact.iterations
+
+    def solve(self, inputs: Inputs, guess: Any = None) -> Solution:
+        """Take a step."""
+        del guess
+        taken = {"implicit": self._implicit, "euler": self._euler, "rk4": self._runge_kutta}[self._integrator](inputs)
+        reasonable = jnp.max(jnp.abs(taken.v), initial=0.0) * inputs.settings["timestep"] < _FARTHEST
+        residual = jnp.where(reasonable, taken.residual, jnp.inf).astype(taken.v.dtype)
+        contacts = report(self.forces, inputs.settings, taken.probed, taken.contact, taken.change)
+        return Solution(taken.q, taken.v, jnp.array(True), jnp.array(self._iterations), residual, contacts)
+
+    def _implicit(self, inputs: Inputs) -> Taken:
+        """Forces at the end of the step, by Newton's method on M (w − v) / h = f + Λ(q, w) for the velocity w there."""
+        h, (q, v, _, _) = inputs.settings["timestep"], inputs.x
+        inertia, force, probed = self._stages(inputs, h, h)
+
+        def newton(w: Array, is_first: Array) -> tuple[Array, tuple[Contact, Array]]:
+            contact = self.forces(probed, w, inputs, h, is_first)
+            right = h * (force + contact.force + contact.rate @ (w - v))
+            end = v + solve(inertia + h * contact.rate, right)
+            return end, (contact, end - w)
+
+        end, rounds = jax.lax.scan(newton, v, jnp.arange(self._iterations) == 0)
+        contact, change = jax.tree.map(lambda leaf: leaf[-1], rounds)
+        residual = jnp.max(jnp.abs(change), initial=0.0) / (1 + jnp.max(jnp.abs(end), initial=0.0))
+        return Taken(integrate(self.layout, q, h * end), end, probed, contact, change, residual)
+
+    def _euler(self, inputs: Inputs) -> Taken:
+        """Forces at the start of the step; implicit in joint damping alone."""
+        h, (q, v, _, _) = inputs.settings["timestep"], inputs.x
+        still = jnp.zeros_like(h)
+        inertia, force, probed = self._stages(inputs, h, still)
+        contact = self.forces(probed, v, inputs, still, jnp.array(False))
+        end = v + h * solve(inertia, force + contact.force, assume_a="pos")  # Eq. 25
+        return Taken(
+            integrate(self.layout, q, h * end), end, probed, contact, jnp.zeros_like(v), jnp.zeros((), v.dtype)
+        )
+
+    def _runge_kutta(self, inputs: Inputs) -> Taken:
+        """The classical method of fourth order, on the manifold as MuJoCo does it."""
+        h, (q, v, u, tau) = inputs.settings["timestep"], inputs.x
+        still = jnp.zeros_like(h)
+
+        def stage(carry: tuple[Array, Array], share: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Any]]:
+            moved, gained = carry  # velocity and acceleration of the stage before
+            here = type(inputs.x)(integrate(self.layout, q, share * h * moved), v + share * h * gained, u, tau)
+            at = inputs._replace(x=here)
+            inertia, force, probed = self._stages(at, still, still)
+            contact = self.forces(probed, here.v, at, still, jnp.array(False))
+            acceleration = solve(inertia, force + contact.force, assume_a="pos")
+            return (here.v, acceleration), (here.v, acceleration, (probed, contact))
+
+        nothing = jnp.zeros_like(v)
+        shares = jnp.array([0.0, 0.5, 0.5, 1.0], v.dtype)
+        _, (moved, gained, contacts) = jax.lax.scan(stage, (nothing, nothing), shares)
+        weights = jnp.array([1.0, 2.0, 2.0, 1.0], v.dtype) / 6
+        probed, contact = jax.tree.map(lambda leaf: leaf[0], contacts)  # reported are the forces at the start
+        end = v + h * (weights @ gained)
+        return Taken(integrate(self.layout, q, h * (weights @ moved)), end, probed, contact, nothing, still)
+
+    def _stages(self, inputs: Inputs, implicit: Array, ahead: Array) -> tuple[Array, Array, Probed]:
+        """Mass matrix, forces without contact, and where surfaces are; joint damping is implicit over a time."""
+        (q, v, u, tau), p, _ = inputs
+        smooth = {name: p[name] for name in self.dynamics.parameters}
+        inertia, force = self.dynamics.equations(q, v, u, tau, smooth, implicit)
+        return inertia, force, self.forces.probe(self.dynamics.spatial_kinematics(q, smooth), inputs, ahead)
+
+    def inverse_dynamics(self, inputs: Inputs, acceleration: Array) -> Array:
+        """The tau of a step that ends with (v⁺ − v) / h = acceleration (Eq. 24); that of `inputs` is not looked at.
+
+        It is analytical for the implicit step, too. A step with `rk4` has its first stage's acceleration in mind.
+        """
+        h, v = inputs.settings["timestep"], inputs.x.v
+        inputs = inputs._replace(x=inputs.x._replace(tau=jnp.zeros_like(v)))
+        still = jnp.zeros_like(h)
+        ahead = h if self._integrator == "implicit" else still
+        inertia, force, probed = self._stages(inputs, still if self._integrator == "rk4" else h, ahead)
+        contact = self.forces(probed, v + ahead * acceleration, inputs, ahead, jnp.array(False))
+        return inertia @ acceleration - force - contact.force
