@@ -62,6 +62,7 @@ MODELS: dict[str, tg.ContactModel] = {
     "lcp": tg.Lcp(tolerance=1e-13),
     "single-level": tg.SingleLevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120),
     "bilevel": tg.Bilevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120),
+    "convex": tg.Convex(tolerance=1e-12),
 }
 EXACT = ("ncp", "lcp")
 assert tuple(MODELS) == tg.CONTACT_MODELS, "a new model signs the contract, too"

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from tangens.contact.geom_pairs import EARTH, tree_masses
 from tangens.contact.interior import bilevel, method
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
@@ -28,7 +29,7 @@ from tangens.contact.interior.equations import (
     step_residual,
 )
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
-from tangens.contact.interior.pairs import EARTH, PairTable, distance_bound, tree_masses
+from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
 from tangens.dynamics.smooth import SmoothDynamics

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.growth import Place, embedding, length_of
+from tangens.contact.geom_pairs import EARTH, pair_friction, touching_geoms, tree_masses
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
@@ -22,8 +23,6 @@ from tangens.scene import Scene
 from tangens.scene.support import element_name
 
 Array = jax.Array
-
-EARTH = 9.81  # m/s²: forces are about as large as weights on Earth, whatever a scene's gravity
 
 
 class Group(NamedTuple):
@@ -83,7 +82,7 @@ class PairTable:
         self, shapes: list[tuple[Shape, ...]], place: Mapping[tuple[int, ...], tuple[int, int]]
     ) -> tuple[Group, ...]:
         found: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-        for one, two in _touching_geoms(self._model):
+        for one, two in touching_geoms(self._model):
             for first, second in itertools.product(range(len(shapes[one])), range(len(shapes[two]))):
                 if isinstance(shapes[one][first], HalfSpace) and isinstance(shapes[two][second], HalfSpace):
                     continue
@@ -105,7 +104,7 @@ class PairTable:
         m = self._model
         shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
-        friction, priority = jnp.asarray(parameters["friction"]), m.geom_priority
+        friction = jnp.asarray(parameters["friction"])
         spin, mass = jnp.asarray(m.geom_friction[:, 1]), tree_masses(m, parameters["mass"])
         result = []
         for group in self.groups:
@@ -114,11 +113,7 @@ class PairTable:
                 for k, i in ((group.kind1, group.index1), (group.kind2, group.index2))
             )
             one, two = group.geoms.T
-            first, second = priority[one] > priority[two], priority[two] > priority[one]
-            joint = [
-                jnp.where(first, f[one], jnp.where(second, f[two], jnp.maximum(f[one], f[two])))
-                for f in (friction, spin)
-            ]
+            joint = [pair_friction(m, f, one, two) for f in (friction, spin)]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
@@ -142,12 +137,6 @@ class PairTable:
         )
 
 
-def tree_masses(m: mujoco.MjModel, mass: Array) -> Array:
-    """For each body, the mass of all bodies that hang together with it; that of the world is infinite [kg]."""
-    total = jnp.zeros(m.nbody).at[m.body_rootid].add(mass)
-    return jnp.where(m.body_weldid == 0, jnp.inf, total[m.body_rootid])
-
-
 def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Position and axes of a geom on its body.
 
@@ -160,27 +149,6 @@ def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[n
         mujoco.mju_mulPose(position, quaternion, m.geom_pos[geom], m.geom_quat[geom], back, turn_back)
     mujoco.mju_quat2Mat(turn, quaternion)
     return position, turn.reshape(3, 3)
-
-
-def _touching_geoms(m: mujoco.MjModel) -> list[tuple[int, int]]:
-    """Pairs of geoms that MuJoCo's rules let touch: masks, welded bodies, parents and children, exclusions."""
-    weld, exclude = m.body_weldid, set(m.exclude_signature.tolist())
-    explicit = {(int(a), int(b)) for a, b in zip(m.pair_geom1, m.pair_geom2, strict=True)}
-    filters = not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT
-    found = []
-    for a, b in itertools.combinations(range(m.ngeom), 2):
-        body1, body2 = sorted((int(m.geom_bodyid[a]), int(m.geom_bodyid[b])))
-        if (a, b) in explicit or (b, a) in explicit:
-            if weld[body1] != weld[body2]:  # what cannot move against each other has no contact to solve for
-                found.append((a, b))
-            continue
-        masks = (m.geom_contype[a] & m.geom_conaffinity[b]) | (m.geom_contype[b] & m.geom_conaffinity[a])
-        root1, root2 = weld[body1], weld[body2]
-        parent1, parent2 = weld[m.body_parentid[root1]], weld[m.body_parentid[root2]]
-        family = filters and root1 != 0 and root2 != 0 and (root1 == parent2 or root2 == parent1)
-        if masks and root1 != root2 and not family and (body1 << 16) + body2 not in exclude:
-            found.append((a, b))
-    return found
 
 
 def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
