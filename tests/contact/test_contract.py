@@ -63,6 +63,7 @@ MODELS: dict[str, tg.ContactModel] = {
     "single-level": tg.SingleLevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120),
     "bilevel": tg.Bilevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120),
     "soft": tg.Soft(smoothing=(2e-3, 5e-3, 5e-3), stiffness=2e3, dissipation=0.1, stiction=0.05),
+    "convex": tg.Convex(tolerance=1e-12),
 }
 EXACT = ("ncp", "lcp")
 assert tuple(MODELS) == tg.CONTACT_MODELS, "a new model signs the contract, too"

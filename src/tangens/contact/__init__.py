@@ -6,6 +6,7 @@ import difflib
 
 from tangens.contact.base import ContactModel, Engine
 from tangens.contact.bilevel import Bilevel
+from tangens.contact.convex.options import Convex
 from tangens.contact.free import ContactFree
 from tangens.contact.lcp import Lcp
 from tangens.contact.ncp import Ncp
@@ -31,6 +32,7 @@ __all__ = [
     "ComplementarityAware",
     "ContactModel",
     "ContinuousBounce",
+    "Convex",
     "Engine",
     "Exact",
     "FixedContacts",
@@ -45,7 +47,7 @@ __all__ = [
     "contact_model",
 ]
 
-_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel, Soft)}
+_MODELS: dict[str, type[ContactModel]] = {model.name: model for model in (Ncp, Lcp, SingleLevel, Bilevel, Soft, Convex)}
 
 CONTACT_MODELS: tuple[str, ...] = tuple(_MODELS)
 """Names that `Simulator(scene, contact=...)` understands."""

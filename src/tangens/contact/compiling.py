@@ -29,6 +29,8 @@ _QUICK = {
     "xla_backend_optimization_level": 1,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_parallel_codegen_split_count": 1,
+    # The gradient of a convex step on two boxes: 8.0 s instead of 11.9 s to compile, 4.8 ms instead of 11 ms to run.
+    "xla_cpu_use_fusion_emitters": False,
 }
 
 

@@ -56,7 +56,7 @@ def shapes_of(model: mujoco.MjModel, size: Numbers | None = None) -> tuple[Shape
     size = model.geom_size if size is None else array("size", size, 2)
     if size.shape != (model.ngeom, 3):
         raise OptionError(f"size must have shape {(model.ngeom, 3)}; got {size.shape}")
-    hulls = {mesh: _vertices(model, mesh) for mesh in range(model.nmesh)}
+    hulls = {mesh: hull_vertices(model, mesh) for mesh in range(model.nmesh)}
     return tuple(
         _shape_of(model, g, size[g], hulls.get(int(model.geom_dataid[g]))) if touches else None
         for g, touches in enumerate(_touching(model))
@@ -81,7 +81,7 @@ def _touching(model: mujoco.MjModel) -> NDArray[np.bool_]:
     return np.asarray(touching)
 
 
-def _vertices(model: mujoco.MjModel, mesh: int) -> NDArray[np.float64]:
+def hull_vertices(model: mujoco.MjModel, mesh: int) -> NDArray[np.float64]:
     """The vertices of a mesh, (n, 3): those of MuJoCo's hull if there is one, because `maxhullvert` may bound it."""
     first, count, graph = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh], model.mesh_graphadr[mesh]
     vertices = model.mesh_vert[first : first + count].astype(np.float64)
