@@ -30,7 +30,7 @@ from tangens.contact import (
     Smoothed,
 )
 from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
-from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
+from tangens.results import Contacts, Gradients, Jacobian, Sensitivities, SolverReport, Step, Switch, Trajectory
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 from tangens.state import State
@@ -70,6 +70,7 @@ __all__ = [
     "Relaxed",
     "Scene",
     "SceneError",
+    "Sensitivities",
     "Simulator",
     "SingleLevel",
     "Smoothed",
@@ -78,6 +79,7 @@ __all__ = [
     "State",
     "StateError",
     "Step",
+    "Switch",
     "Trajectory",
     "collision",
     "geometry",

@@ -338,6 +338,16 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
+class Sensitivities:
+    """How the states of a trajectory change, by input: forward mode."""
+
+    q: dict[str, Array]
+    """∂q_t by each input, in the tangent space of q_t: shape (T+1, nv, ...) with the input's own behind it."""
+    v: dict[str, Array]
+    """∂v_t, likewise."""
+
+
+@dataclass(frozen=True)
 class StateGradient:
     """Derivative of a scalar by a state, in the tangent space of q."""
 

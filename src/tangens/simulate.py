@@ -14,7 +14,7 @@ from tangens.contact import ContactModel, contact_model
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.rules import Exact, GradientRule, gradient_rule
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
-from tangens.results import NO_SWITCH, Gradients, Jacobian, StateGradient, Step, Switch, Trajectory
+from tangens.results import NO_SWITCH, Gradients, Jacobian, Sensitivities, StateGradient, Step, Switch, Trajectory
 from tangens.scene import Scene
 from tangens.state import State, all_finite, as_vector
 
@@ -221,6 +221,39 @@ class Simulator:
             converged, unique = converged and step.solver.converged, unique and certain
         nearest = partial(self._nearest_switch, trajectory)
         return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, unique, nearest)
+
+    def sensitivities(
+        self,
+        trajectory: Trajectory,
+        wrt: Sequence[str] = ("q", "v"),
+        gradient: str | GradientRule | None = None,
+    ) -> Sensitivities:
+        """Forward mode: how every state of a trajectory changes with its start and with parameters.
+
+        Args:
+            trajectory: what `rollout` returned.
+            wrt: "q" and "v" of the initial state, and parameters of the scene.
+            gradient: the rule to differentiate by; the simulator's own unless given.
+
+        """
+        wrt = self._admit_wrt(wrt, ("q", "v", *self.contact.parameters))
+        rule = self.gradient if gradient is None else self.admit_rule(gradient)
+        T, nv = len(trajectory), self._sizes[1]
+        shapes = {name: (nv,) if name in ("q", "v") else self.scene.parameters[name].shape for name in wrt}
+        out = {name: np.zeros((T + 1, 2, nv, *shape)) for name, shape in shapes.items()}
+        for row, name in enumerate(("q", "v")):
+            if name in out:
+                out[name][0, row] = np.eye(nv)
+        names = tuple(dict.fromkeys(("q", "v", *wrt)))
+        for t, step in reversed(list(self._backwards(trajectory))):
+            J = self.engine.jacobian(step.tape, names, False, rule)
+            for name, block in out.items():
+                for row, output in enumerate(("q", "v")):
+                    block[t + 1, row] = np.tensordot(J[output, "q"], block[t, 0], 1)
+                    block[t + 1, row] += np.tensordot(J[output, "v"], block[t, 1], 1)
+                    if name not in ("q", "v"):
+                        block[t + 1, row] += J[output, name]
+        return Sensitivities({name: b[:, 0] for name, b in out.items()}, {name: b[:, 1] for name, b in out.items()})
 
     def _nearest_switch(self, trajectory: Trajectory) -> Switch:
         """Of all steps of a trajectory."""

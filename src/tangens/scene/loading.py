@@ -122,11 +122,18 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SceneError("no such file", file=path, remedy="check the path") from None
+        raise SceneError("no such file", file=path, remedy=_remedy_for_missing(path)) from None
     except UnicodeDecodeError:
         raise SceneError("it is not a text file", file=path, remedy="give an MJCF or URDF file") from None
     except (OSError, ValueError) as error:
         raise SceneError(f"cannot be read: {error}", file=str(path)[:200], remedy="check the path") from None
+
+
+def _remedy_for_missing(path: Path) -> str:
+    from tangens import robots  # which loads its robots by this module
+
+    name = str(path)
+    return f"tangens.robots.get({name!r}) loads the robot of that name" if name in robots.names() else "check the path"
 
 
 def _parse(text: str, file: str) -> Any:

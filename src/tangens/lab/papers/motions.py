@@ -23,7 +23,7 @@ ROTOR = 0.01  # inertia of a motor and its gears, seen from the joint [kg·m²]:
 def robot(name: str) -> Scene:
     """A robot that can move on a floor: those from URDF get both."""
     if robots.ROBOTS[name].package == "example-robot-data":
-        return robots.get(name, ground=True, motors=True)
+        return robots.get(name, ground=0.0, motors=True)
     return robots.get(name)
 
 

@@ -25,7 +25,7 @@ LOAD_HEIGHT = 0.107  # of a load on Go1's back, above the middle of its trunk [m
 
 def go1_standing(load_mass: float = 0.0) -> tuple[Scene, State]:
     """Go1 on its four feet, with a mass on its back [kg] if asked for."""
-    scene = robots.get("go1", ground=True)
+    scene = robots.get("go1", ground=0.0)
     if load_mass:
         scene = with_load(scene, "base", load_mass, position=(0.0, 0.0, LOAD_HEIGHT))
     q = posed(scene, {f"{leg}_{part}_joint": a for leg in GO1_LEGS for part, a in (("thigh", 0.8), ("calf", -1.6))})
@@ -39,7 +39,7 @@ def go1_standing(load_mass: float = 0.0) -> tuple[Scene, State]:
 
 def go1_hand_stand() -> tuple[Scene, State]:
     """Go1 upside down on its front feet, the centre of mass above the line between them."""
-    scene = robots.get("go1", ground=True)
+    scene = robots.get("go1", ground=0.0)
     angles = {"F": {"thigh": -0.35, "calf": -1.6}, "R": {"thigh": 2.4, "calf": -1.6}}
     q = posed(scene, {f"{leg}_{part}_joint": a for leg in GO1_LEGS for part, a in angles[leg[0]].items()}, pitch=1.25)
     feet = [_geom_of(scene, f"{leg}_foot") for leg in ("FR", "FL")]
@@ -63,7 +63,7 @@ def go1_hand_stand() -> tuple[Scene, State]:
 
 def g1_push_up() -> tuple[Scene, State]:
     """G1 on its hands and toes; it stands in for the paper's H1."""
-    scene = robots.get("g1", ground=True)
+    scene = robots.get("g1", ground=0.0)
     angles = {"shoulder_pitch": -1.5, "shoulder_roll": 0.15, "elbow": 1.5}
     signs = {"left": 1.0, "right": -1.0}
     q = posed(
@@ -90,7 +90,7 @@ def g1_push_up() -> tuple[Scene, State]:
 
 def g1_crouching() -> tuple[Scene, State]:
     """G1 with bent knees, flat on its soles, its centre of mass above their middle; it has motors."""
-    scene = robots.get("g1", ground=True, motors=True)
+    scene = robots.get("g1", ground=0.0, motors=True)
     angles, sides = {"hip_pitch": -0.7, "knee": 1.4, "ankle_pitch": -0.7}, ("left", "right")
     q = posed(scene, {f"{s}_{part}_joint": a for s in sides for part, a in angles.items()})
     soles = g1_soles(scene)

@@ -38,7 +38,7 @@ STATES = {"quick": 4, "normal": 10, "full": 20}
 def system(name: str) -> Scene | None:
     """A system of the paper, on a floor; None where its description is not at hand."""
     if name == "atlas":
-        return load(ATLAS, floating_base=True, ground=True, motors=True) if ATLAS.exists() else None
+        return load(ATLAS, floating_base=True, ground=0.0, motors=True) if ATLAS.exists() else None
     return robots.get(name, ground=-0.1) if name == "ur5" else robot(name)
 
 
