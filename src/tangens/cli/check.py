@@ -6,18 +6,23 @@ import argparse
 import time
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from tangens import robots
 from tangens.cli.common import EXIT_MISSED, EXIT_OK, add_scene_arguments, chosen_scene
 from tangens.cli.terminal import coloured, progress, say, table
+from tangens.contact import Ncp
 from tangens.dynamics.parameter_forces import PARAMETERS
+from tangens.errors import NotDifferentiable, SolverError
 from tangens.lab.report import environment
 from tangens.scene import Scene
 from tangens.simulate import Simulator
-from tangens.testing import check_gradients, check_physics, random_sample
+from tangens.testing import Sample, check_gradients, check_physics, contact_agreement, random_sample
 
-PHYSICS, DERIVATIVES = 1e-9, 1e-6
+PHYSICS, DERIVATIVES, IN_CONTACT = 1e-9, 1e-6, 1e-5
+ENOUGH = 0.9  # of the few directions of one robot
+_PLANE = int(mujoco.mjtGeom.mjGEOM_PLANE)
 _INPUTS = ("q", "v", "u", "tau")
 
 EPILOG = "SCENE may also be 'robots': all that tangens knows by name."
@@ -41,19 +46,24 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             scene = robots.get(name) if args.scene == "robots" else chosen_scene(args)
             loading = time.perf_counter() - start
             errors = check_scene(scene, args.samples, args.seed)
-            results.append({"name": name, "nv": scene.nv, "load_s": loading, **errors})
+            known = name in robots.names() and not (scene.model.geom_type == _PLANE).any()
+            contact = check_in_contact(robots.get(name, ground=True) if known else scene, args.samples, args.seed)
+            ok = errors["ok"] and contact["agree"] >= ENOUGH * contact["compared"]
+            results.append({"name": name, "nv": scene.nv, "load_s": loading, **errors, "contact": contact, "ok": ok})
             bar.update(task, advance=1, refresh=True)
     rows = [
         [r["name"], r["nv"], f"{r['load_s']:.2f}", f"{r['physics']:.1e}", f"{r['state']:.1e}",
-         f"{r['parameters']:.1e}", coloured("ok", "green") if r["ok"] else coloured("no", "red")]
+         f"{r['parameters']:.1e}", f"{r['contact']['agree']} of {r['contact']['compared']}",
+         coloured("ok", "green") if r["ok"] else coloured("no", "red")]
         for r in results
     ]  # fmt: skip
-    columns = ("robot", "nv", "load [s]", "MuJoCo", "∂/∂(q, v, u, τ)", "∂/∂parameters", "")
+    columns = ("robot", "nv", "load [s]", "MuJoCo", "∂/∂(q, v, u, τ)", "∂/∂parameters", "in contact", "")
     table("Largest relative error", columns, rows)
     failed = [r["name"] for r in results if not r["ok"]]
     say(
         f"{len(results) - len(failed)} of {len(results)} agree: mass matrix, bias force, body poses and step with "
-        f"MuJoCo to {PHYSICS:g}, derivatives with central differences to {DERIVATIVES:g}"
+        f"MuJoCo to {PHYSICS:g}, derivatives with central differences to {DERIVATIVES:g}; on a floor, in their own "
+        f"pose, along random directions to {IN_CONTACT:g} where no switch is near"
     )
     return EXIT_MISSED if failed else EXIT_OK, {"results": results, "environment": environment()}
 
@@ -76,3 +86,18 @@ def check_scene(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
         "ok": physics.ok and max(derivatives.values()) <= DERIVATIVES,
         "errors": physics.errors | derivatives,
     }
+
+
+def check_in_contact(scene: Scene, samples: int, seed: int) -> dict[str, Any]:
+    """Directions in which the derivative of steps in contact was compared with differences, and how many agree."""
+    rng, simulator = np.random.default_rng(seed), Simulator(scene, contact=Ncp(tolerance=1e-13))
+    state = scene.initial_state()
+    compared, agree, on_switch = 0, 0, 0
+    for _ in range(samples):
+        moving = state.replace(v=0.3 * rng.normal(size=scene.nv))
+        try:
+            n, good = contact_agreement(simulator, Sample(moving, np.zeros(scene.nu), np.zeros(scene.nv)), rng)
+        except (NotDifferentiable, SolverError):
+            n, good = 0, 0
+        compared, agree, on_switch = compared + n, agree + good, on_switch + (n == 0)
+    return {"compared": compared, "agree": agree, "not_compared": on_switch}

@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         rows.append([f"∂{output}⁺/∂{name}", shape, largest, *judged])
     columns = ["block", "shape", "largest entry", *(["relative error"] if report else [])]
     table(str(scene), columns, rows)
+    if np.isfinite(J.switch.distance):
+        say(f"the nearest switch: {J.switch}")
     passed = report is None or report.ok
     if report:
         verdict = coloured("agrees", "green") if passed else coloured("does not agree", "red")
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         "contact": args.contact,
         "blocks": {f"{output}/{name}": block for (output, name), block in J.items()},
         "errors": report.errors if report else {},
+        "switch": J.switch._asdict() if np.isfinite(J.switch.distance) else None,
         "ok": passed,
         "environment": environment(),
     }

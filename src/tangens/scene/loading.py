@@ -132,14 +132,18 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        by_name = len(path.parts) == 1 and not path.suffix
-        remedy = f"check the path; robots and scenes known by name come from tangens.robots.get({path.name!r}) and "
-        remedy += f"tangens.scenes.get({path.name!r})"
-        raise SceneError("no such file", file=path, remedy=remedy if by_name else "check the path") from None
+        raise SceneError("no such file", file=path, remedy=_remedy_for_missing(path)) from None
     except UnicodeDecodeError:
         raise SceneError("it is not a text file", file=path, remedy="give an MJCF or URDF file") from None
     except (OSError, ValueError) as error:
         raise SceneError(f"cannot be read: {error}", file=str(path)[:200], remedy="check the path") from None
+
+
+def _remedy_for_missing(path: Path) -> str:
+    name = str(path)
+    if len(path.parts) > 1 or path.suffix:
+        return "check the path"
+    return f"check the path; tangens.robots.get({name!r}) loads a robot by name, tangens.scenes.get({name!r}) a bundled scene"
 
 
 def _parse(text: str, file: str) -> Any:

@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 # Fourth-order central differences: (8·(f₊₁ − f₋₁) − (f₊₂ − f₋₂)) / 12h. Their truncation error h⁴ and the rounding
 # error 1e-16/h of a smooth double-precision function balance near this step.
 STEP = 5e-4
+_CLEAR = 1e-3  # a switch further away than this [m/s] is not met by differences
 _STENCIL = ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12))
 
 
@@ -107,6 +108,34 @@ def central_column(simulator: Simulator, sample: Sample, name: str, k: int, step
     """Derivative of (q⁺, v⁺) by entry k of one input by differences, shape (2, nv)."""
     ends = [stepped(simulator, sample, name, k, multiple * step) for multiple, _ in _STENCIL]
     return _difference(simulator.scene, ends, step)
+
+
+def contact_agreement(
+    simulator: Simulator, sample: Sample, rng: np.random.Generator, directions: int = 4, tolerance: float = 1e-5
+) -> tuple[int, int]:
+    """How many random directions were compared with differences to one side, and how many agree.
+
+    None is compared where the Jacobian itself says that it may not hold: on a switch, where the step did not converge
+    or v⁺ is not unique.
+    """
+    scene, out = simulator.scene, simulator.step(*sample)
+    J, agree = simulator.jacobian(out, wrt=("q", "v")), 0
+    if not (J.converged and J.unique and J.switch.distance > _CLEAR):
+        return 0, 0
+    for _ in range(directions):
+        dq, dv = rng.normal(size=(2, scene.nv)) / np.sqrt(scene.nv)
+        ours, misses = J["v", "q"] @ dq + J["v", "v"] @ dv, []
+        for length in (1e-6, -1e-6, 1e-7, -1e-7):
+            ends = []
+            for multiple in (1, 2):
+                moved = State(
+                    scene.integrate(sample.state.q, multiple * length * dq), sample.state.v + multiple * length * dv
+                )
+                ends.append(simulator.step(moved, sample.u, sample.tau).state.v)
+            slope = (4 * ends[0] - ends[1] - 3 * out.state.v) / (2 * length)
+            misses.append(relative_error(ours, slope))
+        agree += min(misses) <= tolerance
+    return directions, agree
 
 
 def stepped(simulator: Simulator, sample: Sample, name: str, k: int, length: float) -> State:

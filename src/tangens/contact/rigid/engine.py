@@ -122,18 +122,18 @@ class RigidEngine(HostEngine):
 
         Where friction holds what is left, as in a narrow wedge, overlaps are left as they are.
         """
+        tolerance, best = self._options.tolerance, (unsolved, 0.0)
         relief, rows, blocks = relief_of(scratch.addresses, unsolved[1])
         most = float(np.abs(relief.s).max(initial=0.0))
-        if most > self._options.tolerance:
-            by_row = by_constraint(relief, rows, blocks, nc, scratch.constraints)
-            found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, correction, by_row)
-            if found[5] <= self._options.tolerance:
-                return found, most
-        if correction > 0.0 and relief.asked > self._options.tolerance:
-            found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, 0.0, _NO_RELIEF)
-            if found[5] <= self._options.tolerance:
-                return found, relief.asked
-        return unsolved, 0.0
+        by_row = by_constraint(relief, rows, blocks, nc, scratch.constraints)
+        for correct, relieved, relaxed in ((correction, by_row, most), (0.0, _NO_RELIEF, relief.asked)):
+            if relaxed > tolerance and correction > 0.0:
+                found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, correct, relieved)
+                if found[5] < best[0][5]:
+                    best = found, relaxed
+                if found[5] <= tolerance:
+                    break
+        return best
 
     def _split(self, out: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ of what the compiled step reports."""

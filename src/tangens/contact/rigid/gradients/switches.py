@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
+_FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
 """What a block is called."""
 
@@ -33,19 +34,28 @@ def nearest_switch(
     `fastest` is the speed beyond which overlaps are not undone.
     """
     near, owner, who = NO_SWITCH, None, None
+    J, target, blocks = every_row(table, tape)
     for b, block in enumerate(solved.blocks):
+        if not _moves(solved.J[block["start"]], J):
+            continue
         for distance, kind in _of_block(block, solved, float(tape[CORRECTION]), fastest):
             if distance < near.distance:
                 near, owner, who = Switch(distance, kind, ""), b, block
-    J, target, blocks = every_row(table, tape)
     part = {(int(block["source"]), float(block["sign"])) for block in solved.blocks}
     for block in blocks:
         if block["kind"] in _NAMES and (int(block["source"]), float(block["sign"])) not in part:
             row = int(block["start"])
+            if not _moves(J[row], J):
+                continue
             distance = float(J[row] @ solved.v_next + target[row])
             if distance < near.distance:
                 near, owner, who = Switch(max(distance, 0.0), _NAMES[int(block["kind"])], ""), None, block
     return (near if who is None else near._replace(where=name_of(who))), owner
+
+
+def _moves(row: Array, J: Array) -> bool:
+    """Whether anything moves what a row measures: overlapping geoms of one rigid part neither close nor open."""
+    return bool(np.abs(row).max(initial=0.0) > _FIXED * np.abs(J).max(initial=0.0))
 
 
 def _of_block(block: np.void, solved: Solved, correction: float, fastest: float) -> Iterator[tuple[float, str]]:

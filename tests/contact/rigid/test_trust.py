@@ -1,0 +1,136 @@
+"""Derivatives where contacts are redundant, frictionless or about to switch; and what a Jacobian says of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tangens as tg
+from tangens.testing import check_gradients
+
+TIGHT = {"ncp": tg.Ncp(tolerance=1e-13), "lcp": tg.Lcp(tolerance=1e-13)}
+
+
+def _on_floor(body: str, friction: float = 1.0, extra: str = "") -> tg.Scene:
+    return tg.load(f"""<mujoco><default><geom friction="{friction}"/></default><worldbody>
+      <geom name="floor" type="plane" size="5 5 1"/>{body}</worldbody>{extra}</mujoco>""")
+
+
+BOX = '<body pos="0 0 0.05"><freejoint/><geom name="box" type="box" size="0.05 0.05 0.05" mass="1"/></body>'
+PUSHER = '<body pos="-0.07 0 0.05"><joint type="slide" axis="1 0 0"/><geom size="0.02" mass="0.5"/></body>'
+FLAT = '<body pos="0 0 0.01"><freejoint/><geom type="box" size="0.1 0.1 0.01" mass="1"/></body>'
+
+
+class TestRedundantContacts:
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_a_box_without_friction_that_is_pushed(self, model: str) -> None:
+        scene = _on_floor(BOX + PUSHER, friction=0.0)
+        sim, tau = tg.Simulator(scene, TIGHT[model]), np.eye(7)[6]
+        J = sim.jacobian(scene.initial_state(), tau=tau, wrt=("v",))
+        assert np.abs(J["v", "v"]).max() <= 1 + 1e-9
+        assert check_gradients(sim, scene.initial_state(), tau=tau, wrt=("v",)).ok
+
+    def test_friction_gives_way_where_a_body_has_one_way_to_move(self) -> None:
+        scene = _on_floor('<body pos="0 0 0.1"><joint type="slide" axis="0.3 0 1"/><geom size="0.1" mass="1"/></body>')
+        J = tg.Simulator(scene, TIGHT["ncp"]).jacobian(scene.initial_state(), wrt=("q",))
+        assert J["v", "q"][0, 0] * scene.timestep == pytest.approx(-1, abs=1e-6)
+
+    @pytest.mark.parametrize("spin", [0.0, 1e-8, 1e-6, 1e-4])
+    def test_a_flat_box_that_slides_almost_straight(self, spin: float) -> None:
+        scene = _on_floor(FLAT, friction=0.3)
+        J = tg.Simulator(scene, TIGHT["ncp"]).jacobian(tg.State(scene.model.qpos0, [1, 0, 0, 0, 0, spin]), wrt=("v",))
+        assert J["v", "v"][0, 2] == pytest.approx(0.3, abs=1e-6)
+
+    def test_a_cube_that_slides_to_rest(self) -> None:
+        """Every tenth step of the slide, pressed down along a random direction."""
+        scene = _on_floor(BOX, friction=0.3).replace(timestep=0.001)
+        sim, rng = tg.Simulator(scene, TIGHT["ncp"]), np.random.default_rng(0)
+        out = sim.step(tg.State(scene.model.qpos0, [1, 0, 0, 0, 0, 0]))
+        for t in range(400):
+            before, out = out, sim.step(out)
+            if t % 10:
+                continue
+            J, d = sim.jacobian(out, wrt=("v",)), rng.normal(size=6)
+            d[2] = -abs(d[2])
+            ends = [sim.step(before.state.replace(v=before.state.v + e * d)).state.v for e in (1e-7, -1e-7)]
+            slopes = [(ends[0] - out.state.v) / 1e-7, (out.state.v - ends[1]) / 1e-7]
+            miss = min(np.abs(J["v", "v"] @ d - slope).max() for slope in slopes)
+            assert miss < 1e-4 or not J.unique or J.switch.distance < 1e-5, (t, miss, J.switch)
+
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_nothing_slides_that_does_not_move(self, model: str) -> None:
+        scene = _on_floor(BOX, friction=0.5)
+        sim = tg.Simulator(scene, model)
+        traj = sim.rollout(tg.State(scene.model.qpos0, [0.3, 0.1, 0, 0, 0, 0]), 300)
+        assert set(traj.contacts[-1].mode) == {"sticking"}
+
+
+class TestParameters:
+    def test_condim_one_has_no_derivative_by_friction(self) -> None:
+        scene = tg.load("""<mujoco><worldbody><geom type="plane" size="5 5 1" condim="1" friction="0"/>
+          <body pos="0 0 0.1"><freejoint/><geom size="0.1" mass="1" condim="1" friction="0"/></body>
+          </worldbody></mujoco>""")
+        J = tg.Simulator(scene, "ncp").jacobian(tg.State(scene.model.qpos0, [1, 0, -0.1, 0, 0, 0]), wrt=("friction",))
+        np.testing.assert_array_equal(J["v", "friction"], 0.0)
+
+    def test_a_centre_of_mass_half_a_micrometre_off_counts(self) -> None:
+        scene = tg.load("""<mujoco><worldbody><body><inertial pos="5e-7 0 0" mass="1" diaginertia="0.01 0.01 0.01"/>
+          <joint axis="0 1 0"/><geom size="0.1"/></body></worldbody></mujoco>""")
+        v = tg.Simulator(scene).step(scene.initial_state()).state.v[0]
+        assert v == pytest.approx(5e-7 * 9.81 / 0.01 * scene.timestep, rel=1e-6)
+
+    def test_forces_of_a_scene_without_actuators(self) -> None:
+        scene = _on_floor(BOX)
+        J = tg.Simulator(scene, "ncp").jacobian(scene.initial_state(), outputs=("q", "v", "force"))
+        assert J["force", "u"].shape == (4, 3, 0)
+        assert J["force", "v"].shape == (4, 3, 6)
+
+
+class TestSwitch:
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_a_sliding_box_is_as_far_from_sticking_as_it_is_fast(self, model: str) -> None:
+        scene = _on_floor(BOX, friction=0.5)
+        J = tg.Simulator(scene, model).jacobian(tg.State(scene.model.qpos0, [0.012, 0.0, 0, 0, 0, 0]))
+        assert J.switch.kind == "friction"
+        assert J.switch.distance < 0.003
+        assert "box" in J.switch.where
+        assert "floor" in J.switch.where
+
+    def test_a_ball_that_just_flies_over_the_floor(self) -> None:
+        scene = _on_floor('<body pos="0 0 0.1001"><freejoint/><geom name="ball" size="0.1" mass="1"/></body>')
+        state = tg.State(scene.model.qpos0, [0, 0, 9.81 * 0.002 - 0.049, 0, 0, 0])
+        J = tg.Simulator(scene, "ncp").jacobian(state)
+        assert J.switch.kind == "contact"
+        assert J.switch.distance == pytest.approx(0.001, abs=1e-9)
+
+    def test_a_joint_near_its_limit_and_dry_friction(self) -> None:
+        xml = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body>
+          <joint name="knee" axis="0 1 0" limited="true" range="-1 1" frictionloss="{}"/><geom size="0.1" mass="1"/></body></worldbody></mujoco>"""
+        sim = tg.Simulator(tg.load(xml.format(0)), "ncp")
+        near = sim.jacobian(tg.State([1.0], [-1e-3])).switch
+        assert (near.kind, "knee" in near.where) == ("limit", True)
+        assert near.distance == pytest.approx(1e-3)
+        sticks = tg.Simulator(tg.load(xml.format(0.1)), "ncp").jacobian(tg.State([0], [0]), tau=[0.09]).switch
+        assert (sticks.kind, "knee" in sticks.where) == ("dry friction", True)
+        assert sticks.distance == pytest.approx(0.01 * 0.002 / 0.004, rel=1e-6)
+
+    def test_a_gradient_names_the_step(self) -> None:
+        scene = _on_floor('<body pos="0 0 0.11"><freejoint/><geom size="0.1" mass="1"/></body>')
+        sim = tg.Simulator(scene, "ncp")
+        for checkpoint in (None, 10):
+            traj = sim.rollout(scene.initial_state(), 40, checkpoint=checkpoint)
+            near = sim.pullback(traj, dq=np.eye(6)[2], wrt=()).switch
+            each = [sim.jacobian(step).switch.distance for step in sim.rollout(scene.initial_state(), 40).steps]
+            assert near.step == int(np.argmin(each))
+            assert near.distance == min(each)
+
+    def test_models_without_switches_say_so(self) -> None:
+        sim = tg.Simulator(tg.scenes.arm())
+        assert sim.jacobian(sim.initial_state()).switch.distance == np.inf
+
+    def test_a_healthy_box_at_rest_passes_its_check(self) -> None:
+        scene = tg.scenes.cube()
+        report = check_gradients(
+            tg.Simulator(scene, TIGHT["ncp"]), scene.initial_state("resting"), wrt=("q", "v", "tau")
+        )
+        assert report.ok, report
