@@ -9,6 +9,7 @@ tell when their sources change.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 from collections.abc import Callable, Hashable
@@ -20,12 +21,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.errors import JaxRuntimeError
 from jax.experimental import serialize_executable
 from llvmlite import binding as llvm
 
 from tangens.cache import announce, writable_folder, write
 
+_LOG = logging.getLogger("tangens")
 _MOST_FILES = 300
+_UNREADABLE = (OSError, EOFError, ValueError, pickle.UnpicklingError, AttributeError, ImportError)
 _ROOMS = ("contact", "collision", "geometry", "dynamics")  # whose sources compiled functions are made of
 
 
@@ -49,8 +53,10 @@ class KeptFunction:
             return self._compiled(arguments)
         path = writable_folder("jax", _MOST_FILES) / self._file_name(arguments)
         run = _loaded(path, arguments)
-        if run is None:
-            run = self._compiled(arguments)
+        if run is not None:
+            return run
+        run = self._compiled(arguments)
+        if not path.exists():  # what is there already could not be loaded, and would not be the next time
             _save(path, run)
         return run
 
@@ -97,7 +103,20 @@ def _loaded(path: Path, arguments: tuple[Any, ...]) -> Callable[..., Any] | None
         data, shape = pickle.loads(path.read_bytes())
         trees = jax.tree.structure((arguments, {})), jax.tree.structure(shape)
         run: Callable[..., Any] = serialize_executable.deserialize_and_load(data, *trees)
-    except (OSError, EOFError, ValueError, pickle.UnpicklingError, AttributeError, ImportError):
+        # An executable that JAX's own cache had brought back from disk is written incomplete: only a run shows it.
+        jax.block_until_ready(run(*arguments))
+    except FileNotFoundError:
+        return None
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        pickle.UnpicklingError,
+        AttributeError,
+        ImportError,
+        JaxRuntimeError,
+    ) as error:
+        _LOG.info("%s is of no use, so it is compiled again: %s", path.name, error)
         return None
     return run
 

@@ -143,7 +143,8 @@ def _remedy_for_missing(path: Path) -> str:
     name = str(path)
     if len(path.parts) > 1 or path.suffix:
         return "check the path"
-    return f"check the path; tangens.robots.get({name!r}) loads a robot by name, tangens.scenes.get({name!r}) a bundled scene"
+    by_name = f"tangens.robots.get({name!r}) loads a robot by name, tangens.scenes.get({name!r}) a bundled scene"
+    return f"check the path; {by_name}"
 
 
 def _parse(text: str, file: str) -> Any:

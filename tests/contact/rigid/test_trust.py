@@ -105,7 +105,8 @@ class TestSwitch:
 
     def test_a_joint_near_its_limit_and_dry_friction(self) -> None:
         xml = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body>
-          <joint name="knee" axis="0 1 0" limited="true" range="-1 1" frictionloss="{}"/><geom size="0.1" mass="1"/></body></worldbody></mujoco>"""
+          <joint name="knee" axis="0 1 0" limited="true" range="-1 1" frictionloss="{}"/><geom size="0.1" mass="1"/>
+          </body></worldbody></mujoco>"""
         sim = tg.Simulator(tg.load(xml.format(0)), "ncp")
         near = sim.jacobian(tg.State([1.0], [-1e-3])).switch
         assert (near.kind, "knee" in near.where) == ("limit", True)
