@@ -104,8 +104,9 @@ class TestSwitch:
         assert J.switch.distance == pytest.approx(0.001, abs=1e-9)
 
     def test_a_joint_near_its_limit_and_dry_friction(self) -> None:
-        xml = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body><joint name="knee" axis="0 1 0" limited="true"
-          range="-1 1" frictionloss="{}"/><geom size="0.1" mass="1"/></body></worldbody></mujoco>"""
+        xml = """<mujoco><compiler angle="radian"/><option gravity="0 0 0"/><worldbody><body>
+          <joint name="knee" axis="0 1 0" limited="true" range="-1 1" frictionloss="{}"/><geom size="0.1" mass="1"/>
+          </body></worldbody></mujoco>"""
         sim = tg.Simulator(tg.load(xml.format(0)), "ncp")
         near = sim.jacobian(tg.State([1.0], [-1e-3])).switch
         assert (near.kind, "knee" in near.where) == ("limit", True)
