@@ -130,10 +130,10 @@ def _read_text(path: Path) -> str:
 
 
 def _remedy_for_missing(path: Path) -> str:
-    from tangens import robots  # which loads its robots by this module
-
-    name = str(path)
-    return f"tangens.robots.get({name!r}) loads the robot of that name" if name in robots.names() else "check the path"
+    plain = path.name == str(path) and not path.suffix  # as in tg.load("go1")
+    return (
+        f"check the path; robots known by name load by tangens.robots.get({path.name!r})" if plain else "check the path"
+    )
 
 
 def _parse(text: str, file: str) -> Any:

@@ -145,3 +145,14 @@ def test_sensitivities_are_the_transpose_of_the_pullback() -> None:
     back = sim.pullback(traj, dq=dq, wrt=("friction",))
     np.testing.assert_allclose(dq @ ahead.q["v"][-1], back.state.v, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(dq @ ahead.q["friction"][-1], back.parameters["friction"], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", [tg.Ncp(), tg.Lcp(), tg.Lcp(bounce="resolved")])
+def test_a_row_of_elastic_balls_that_touch_gains_no_energy(model: tg.ContactModel) -> None:
+    ball = '<body pos="{} 0 0"><joint type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body>'
+    balls = "".join(ball.format(0.2 * i) for i in range(5))
+    scene = tg.load(f'<mujoco><option gravity="0 0 0"/><worldbody>{balls}</worldbody></mujoco>').replace(
+        restitution=1.0
+    )
+    traj = tg.Simulator(scene, model).rollout(tg.State([-0.0013, 0, 0, 0, 0], [1, 0, 0, 0, 0]), 40)
+    assert (0.5 * (traj.v**2).sum(axis=1)).max() <= 0.5 + 1e-9
