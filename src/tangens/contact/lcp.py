@@ -66,7 +66,7 @@ class Lcp(RigidContact):
     @property
     def arrival(self) -> float:
         """A gap so small counts as closed for a body that bounces [m]."""
-        return ARRIVED if self.bounce == "resolved" else 0.0
+        return ARRIVED if self.bounce == "resolved" else super().arrival
 
     def bind(self, scene: Scene) -> Engine:
         """Prepare MuJoCo's collision detection and the compiled step for the scene."""

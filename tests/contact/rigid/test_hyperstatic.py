@@ -62,6 +62,7 @@ def test_a_motion_that_diverges_comes_to_an_end(model: str, name: str) -> None:
         assert iterations < 5000
 
 
+@pytest.mark.slow
 def test_a_heap_of_100_contacts_converges() -> None:
     rng = np.random.default_rng(0)
     shapes = ('type="box" size="0.06 0.05 0.04"', 'size="0.06"', 'type="capsule" size="0.04 0.06"')

@@ -135,3 +135,14 @@ class TestSwitch:
             tg.Simulator(scene, TIGHT["ncp"]), scene.initial_state("resting"), wrt=("q", "v", "tau")
         )
         assert report.ok, report
+
+
+@pytest.mark.parametrize("model", [tg.Ncp(), tg.Lcp(), tg.Lcp(bounce="resolved")])
+def test_a_row_of_elastic_balls_that_touch_gains_no_energy(model: tg.ContactModel) -> None:
+    ball = '<body pos="{} 0 0"><joint type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body>'
+    balls = "".join(ball.format(0.2 * i) for i in range(5))
+    scene = tg.load(f'<mujoco><option gravity="0 0 0"/><worldbody>{balls}</worldbody></mujoco>').replace(
+        restitution=1.0
+    )
+    traj = tg.Simulator(scene, model).rollout(tg.State([-0.0013, 0, 0, 0, 0], [1, 0, 0, 0, 0]), 40)
+    assert (0.5 * (traj.v**2).sum(axis=1)).max() <= 0.5 + 1e-9

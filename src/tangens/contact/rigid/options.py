@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tangens.scene import Scene
 
 
+_TOUCHING = 1e-12  # [m]: positions of metres are rounded to 1e-16, and sums of many of them to 1e-13
+
+
 @dataclass(frozen=True)
 class RigidContact(ContactModel):
     """Hard contact at the level of impulses.
@@ -70,8 +73,12 @@ class RigidContact(ContactModel):
 
     @property
     def arrival(self) -> float:
-        """A gap so small counts as closed for a body that bounces [m]."""
-        return 0.0
+        """A gap so small counts as closed for a body that bounces [m].
+
+        Bodies that touch are apart by rounding: counted as open, they would fly into each other for a step, and what
+        undoes that overlap creates energy.
+        """
+        return _TOUCHING
 
     @abstractmethod
     def solver_name(self) -> str:
