@@ -12,7 +12,7 @@ from tangens.errors import OptionError
 from tangens.lab.report import require_figures
 
 # Known without importing the benches, which would make every command wait for JAX.
-NAMES = ("dynamics", "gradients", "jacobians", "single-level")
+NAMES = ("dynamics", "gradients", "jacobians", "single-level", "soft")
 PEERS = {"gradients": ("mujoco", "mjx", "nimble"), "jacobians": ("nimble",)}
 
 

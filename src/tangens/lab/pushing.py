@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
@@ -60,7 +61,7 @@ class Pushing:
     start: State
     steps: int = 200
     via_points: int = 8
-    points: int = 24
+    points: int = 64
     """On each box of the T."""
 
     @classmethod
@@ -95,11 +96,37 @@ def pose(q: Array) -> Array:
     return np.array([q[0], q[1], 2 * np.arctan2(q[6], q[3])])
 
 
-def random_goals(count: int, seed: int = 0) -> Array:
-    """Goals ahead of the finger: up to 3 cm to the side, 3 to 10 cm ahead, turned by up to 25°, (count, 3)."""
-    rng = np.random.default_rng(seed)
-    ahead = [rng.uniform(-0.03, 0.03, count), 0.2 + rng.uniform(0.03, 0.1, count), rng.uniform(-25, 25, count)]
-    return np.stack([ahead[0], ahead[1], np.deg2rad(ahead[2])], 1)
+def random_goals(problem: Pushing, count: int, seed: int = 0) -> Array:
+    """Goals that some push reaches: where random straight pushes in MuJoCo end, (count, 3).
+
+    They take the T 3 to 12 cm and turn it by up to 35°. How they were pushed is forgotten.
+    """
+    rng, goals = np.random.default_rng(seed), list[Array]()
+    while len(goals) < count:
+        side, angle, length = rng.uniform(-0.03, 0.03), rng.uniform(-0.5, 0.5), rng.uniform(0.08, 0.18)
+        first = np.array([side, 0.03])
+        last = first + length * np.array([np.sin(angle), np.cos(angle)])
+        via = np.stack(
+            [first * t for t in (0.5, 1.0)] + [first + (last - first) * t for t in (0.2, 0.4, 0.6, 0.8, 1, 1)]
+        )
+        end = pose(in_mujoco(problem, problem.basis @ via)[-1])
+        way = float(np.hypot(end[0] - problem.start.q[0], end[1] - problem.start.q[1]))
+        if 0.03 < way < 0.12 and abs(end[2]) < np.deg2rad(35):
+            goals.append(end)
+    return np.array(goals)
+
+
+def in_mujoco(problem: Pushing, controls: Array) -> Array:
+    """Controls in MuJoCo, (steps + 1, nq)."""
+    model = problem.scene.model
+    data = mujoco.MjData(model)
+    data.qpos[:] = problem.start.q
+    path = [problem.start.q]
+    for u in controls:
+        data.ctrl[:] = u
+        mujoco.mj_step(model, data)
+        path.append(data.qpos.copy())
+    return np.array(path)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tangens.lab.bench import dynamics, gradients, jacobians, single_level
+from tangens.lab.bench import dynamics, gradients, jacobians, single_level, soft
 from tangens.lab.bench.request import Bench, BenchRequest
 
 __all__ = ["BENCHES", "Bench", "BenchRequest"]
@@ -14,5 +14,6 @@ BENCHES: dict[str, Bench] = {
         jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
     ),
     "single-level": Bench(single_level.run, table=single_level.table),
+    "soft": Bench(soft.run),
 }
 """By name."""
