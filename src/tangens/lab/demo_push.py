@@ -12,23 +12,19 @@ from numpy.typing import NDArray
 
 from tangens.lab import pushing
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import Pushing, Stage, pose
+from tangens.lab.pushing import STAGES, Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
 
 GOAL = np.array([0.006, 0.29, 0.434])
 """x, y [m] and angle [rad]: 9 cm ahead, turned by 25°."""
-STAGES = (
-    Stage(0.03, 0.05, 60, 5e-3), Stage(0.01, 0.02, 30, 2.5e-3), Stage(0.003, 0.005, 30, 1.5e-3),
-    Stage(None, None, 30, 1e-3),
-)  # fmt: skip
 
 
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
     """Find the push, take it in `soft`, and replay it in `ncp`; also what `ncp` says of the gradient at the start."""
     problem = Pushing.of_t()
-    found = pushing.descend(problem, GOAL[None], STAGES, advance)
+    found = pushing.descend(problem, GOAL[None], advance=advance)
     via = found.via[0]
     path = problem.simulator().rollout(problem.start, problem.basis @ via).q
     hard = problem.replay(via, "ncp")
