@@ -19,7 +19,7 @@ from tangens.geometry.mesh_repair import closed_mesh
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TANGENS_CACHE", str(tmp_path))
+    monkeypatch.setattr("tangens.geometry.mesh_clouds.writable_folder", lambda name, most: tmp_path)
 
 
 SIZES = {"box": [0.1, 0.2, 0.05], "ellipsoid": [0.1, 0.2, 0.15], "cylinder": [0.1, 0.2, 0.0], "sphere": [0.1, 0.0, 0.0]}

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     except OSError as error:
         raise OptionError(f"cannot make the folder {out}: {error.strerror}") from None
     with progress() as bar:
-        task = bar.add_task("demo", total=5)
+        task = bar.add_task("demo", total=6)
 
         def advance(part: str) -> None:
             bar.update(task, advance=1, description=part, refresh=True)
@@ -44,11 +44,14 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     columns = ("scene", "nv", "vs MuJoCo", "vs differences", "step [µs]", "Jacobian [µs]", "speed-up")
     table("Relative errors and speed, without contact", columns, rows)
     swing, weights, contact = result["swing_up"], result["weighing"], result["contact"]
+    push = result["push"]
     say(
+        f"push from a distance: {100 * push['error'][0]:.2f} cm from its goal; replayed in ncp, "
+        f"{100 * push['ncp_error'][0]:.2f} cm\n"
         f"swing-up: loss {swing['losses'][0]:.3g} -> {swing['losses'][-1]:.3g} in {swing['iterations']} iterations\n"
         f"weighing: {weights['history'][0]['mass']:g} kg assumed, {weights['true']:g} kg true, "
         f"{weights['found']:.6f} kg found\n"
         f"contact: a cube slides to its mark and stops {contact['history'][-1]['miss']:.1e} m from it\n"
-        f"wrote {out / 'report.md'}, {out / 'demo.png'} and {out / 'contact.png'}"
+        f"wrote {out / 'report.html'} (opens in a browser), {out / 'report.md'} and their pictures"
     )
     return EXIT_OK, result

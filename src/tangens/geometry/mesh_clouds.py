@@ -1,7 +1,6 @@
 """From a mesh to an oriented point cloud: repair, field-aligned quads, checked normals, and how well it fits.
 
-Remeshing is that of paper 3 (instant field-aligned meshes). Results are kept on disk by content, in the folder of the
-environment variable TANGENS_CACHE, or `tangens` in the user's cache folder.
+Remeshing is that of paper 3 (instant field-aligned meshes). Results are kept by content, in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tangens.cache import writable_folder, write
 from tangens.errors import OptionError
 from tangens.geometry.mesh_repair import ClosedMesh, closed_mesh, needed, signed_distances
 from tangens.geometry.oriented_points import OrientedPoints, quad_cloud
@@ -25,6 +24,7 @@ from tangens.geometry.oriented_points import OrientedPoints, quad_cloud
 Array = NDArray[np.float64]
 
 _VERSION = b"1"  # of what is kept on disk
+_MOST_KEPT = 1000  # clouds
 _QUADS_PER_CELL = 4  # the remesher splits each face of its field into quads
 _CREASES = (30.0, -1.0)  # degrees: edges sharper than this are kept, which suits machined parts, not scans: try both
 _FACING = 0.3  # cosine between normals of a quad and of the surface under it, at least
@@ -55,7 +55,7 @@ def mesh_cloud(vertices: ArrayLike, faces: ArrayLike, points: int = 1000) -> tup
     at, triangles = np.ascontiguousarray(vertices, float), np.ascontiguousarray(faces, np.int64)
     if points < 24:
         raise OptionError(f"a mesh needs 24 points or more; got {points}")
-    file = cache_folder() / f"{_digest(at, triangles, points)}.npz"
+    file = writable_folder("clouds", _MOST_KEPT) / f"{_digest(at, triangles, points)}.npz"
     kept = _read(file)
     if kept is None:
         mesh = closed_mesh(at, triangles)
@@ -126,16 +126,6 @@ def _oriented(mesh: ClosedMesh, cloud: OrientedPoints) -> OrientedPoints:
 # ------------------------------------------------------------------ on disk
 
 
-def cache_folder() -> Path:
-    """Where clouds are kept."""
-    given = os.environ.get("TANGENS_CACHE")
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "tangens"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tangens"
-
-
 def _digest(at: Array, triangles: NDArray[np.int64], points: int) -> str:
     digest = hashlib.sha256(_VERSION)
     for part in (np.array([points]), np.array(at.shape), at, triangles):
@@ -157,16 +147,10 @@ def _read(file: Path) -> tuple[OrientedPoints, CloudFit] | None:
 def _write(file: Path, cloud: OrientedPoints, found: CloudFit) -> None:
     """Keep a cloud; where that is not allowed, it is made again next time."""
     numbers = np.array([found.distance, found.distance_mean, found.normals, found.volume])
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".npz", delete=False) as half:
-            np.savez(
-                half, points=cloud.points, normals=cloud.normals, vertices=cloud.vertices, quads=cloud.quads,
-                numbers=numbers, notes=np.array(found.notes, dtype=str),
-            )  # fmt: skip
-        Path(half.name).replace(file)
-    except OSError:
-        return
+    content = {"points": cloud.points, "normals": cloud.normals, "vertices": cloud.vertices, "quads": cloud.quads,
+               "numbers": numbers, "notes": np.array(found.notes, dtype=str)}  # fmt: skip
+    with suppress(OSError):
+        write(file, lambda half: np.savez(half, **content))  # type: ignore[arg-type]
 
 
 @contextmanager

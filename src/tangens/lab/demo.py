@@ -1,4 +1,6 @@
-"""The demonstration behind `tangens demo`: derivatives of motion, and four things they are good for.
+"""The demonstration behind `tangens demo`: derivatives of motion, and five things they are good for.
+
+The main act is a push found by gradients alone, from a finger that does not touch yet (`demo_push`). Besides:
 
 1. The derivative of one step of an arm, against differences of every size.
 2. Swinging up a cartpole: reverse mode through the whole motion feeds a quasi-Newton method.
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tangens import scenes
+from tangens.lab import demo_push
 from tangens.lab.bench.timing import interleaved
 from tangens.lab.report import environment, new_figure, save_figure
 from tangens.simulate import Simulator
@@ -26,8 +29,8 @@ Array = NDArray[np.float64]
 SCENES = ("cartpole", "arm", "gyro", "cheetah", "quadruped")
 
 
-def run(out: Path, advance: Callable[[str], None]) -> dict[str, Any]:
-    """Run all parts; write figures and report.md to `out`."""
+def run(out: Path, advance: Callable[[str], None], main_act: bool = True) -> dict[str, Any]:
+    """Run all parts; write figures, report.md and report.html to `out`. The main act takes some minutes."""
     advance("derivatives")
     table = [_judge(name) for name in SCENES]
     sizes, errors = _difference_errors()
@@ -37,20 +40,27 @@ def run(out: Path, advance: Callable[[str], None]) -> dict[str, Any]:
     weights = weigh_tool()
     advance("contact")
     slides = slide_to((0.25, 0.15))
+    advance("push")
+    push: dict[str, Any] | None = demo_push.push_from_a_distance() if main_act else None
     advance("report")
+    acted = [demo_push.animate(out / "push.gif", push), demo_push.draw(out / "push.png", push)] if push else []
     figures = [
+        *acted,
         _plot(out / "demo.png", sizes, errors, swing, weights),
         _plot_slides(out / "contact.png", slides),
     ]
-    result = {
+    result: dict[str, Any] = {
         "scenes": table,
         "swing_up": {"iterations": len(swing["losses"]) - 1, "losses": swing["losses"], "final_q": swing["q"][-1]},
         "weighing": weights,
         "contact": {key: slides[key] for key in ("mark", "history", "speed", "law")},
+        "push": push and {key: value for key, value in push.items() if key not in ("path", "ncp_path")},
         "figures": [str(figure) for figure in figures],
         "environment": environment(),
     }
     (out / "report.md").write_text(_report(result), encoding="utf-8")
+    page = demo_push.html("tangens demo", [_push_text(push)], figures)
+    (out / "report.html").write_text(page, encoding="utf-8")
     return result
 
 
@@ -233,6 +243,18 @@ def _draw_swing(axes: Any, q: Array) -> None:
     axes.set(title="The motion found", xlabel="x [m]", ylabel="z [m]", aspect="equal")
 
 
+def _push_text(push: dict[str, Any] | None) -> str:
+    if push is None:
+        return "The push from a distance was left out."
+    miss, hard = push["error"], push["ncp_error"]
+    return (
+        "A push found by gradients alone: the finger starts 4.8 cm away from the T, where the gradient of the loss is "
+        f"{push['first_gradient']:.0f} under soft contact and {push['ncp_gradient']:.0g} under ncp. The T ends "
+        f"{100 * miss[0]:.2f} cm and {np.rad2deg(miss[1]):.1f}° from its goal; replayed in ncp, {100 * hard[0]:.2f} cm "
+        f"and {np.rad2deg(hard[1]):.1f}°."
+    )
+
+
 def _report(result: dict[str, Any]) -> str:
     swing, weights, contact = result["swing_up"], result["weighing"], result["contact"]
     lines = [
@@ -240,6 +262,9 @@ def _report(result: dict[str, Any]) -> str:
         "",
         "Motion of bundled scenes, and what its derivative is good for. Made by `tangens demo`.",
         "",
+        _push_text(result["push"]),
+        "",
+        *(["![push](push.gif)", "", "![push](push.png)", ""] if result["push"] else []),
         "| scene | nv | error vs MuJoCo | error vs differences | step [µs] | Jacobian [µs] | differences / Jacobian |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import mujoco
 import numpy as np
 
 from tangens.lab import pushing
@@ -18,12 +17,13 @@ GOALS = {"quick": 2, "normal": 10, "full": 10}
 
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     """Find the pushes, replay them in ncp and MuJoCo, and ask other models for their gradient at the start."""
-    problem, goals = Pushing.of_t(), pushing.random_goals(GOALS[effort])
+    problem = Pushing.of_t()
+    goals = pushing.random_goals(problem, GOALS[effort])
     found = pushing.descend(problem, goals)
     soft = problem.simulator()
     paths = [soft.rollout(problem.start, problem.basis @ via).q for via in found.via]
     hard = [problem.replay(via, "ncp") for via in found.via]
-    there = [in_mujoco(problem, problem.basis @ via) for via in found.via]
+    there = [pushing.in_mujoco(problem, problem.basis @ via) for via in found.via]
     ours, ncp, theirs = (
         np.array([problem.errors(q[-1], goal) for q, goal in zip(found_paths, goals, strict=True)])
         for found_paths in (paths, hard, there)
@@ -51,16 +51,3 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         panel.set_title(f"{100 * ours[k, 0]:.1f} cm, {np.rad2deg(ours[k, 1]):.1f}°; ncp {100 * ncp[k, 0]:.1f} cm")
     figure.suptitle("Pushes found by gradients from a distance (blue), replayed in ncp (grey); dashed: goals")
     return rows, [save_figure(figure, out / "from_a_distance.png")]
-
-
-def in_mujoco(problem: Pushing, controls: pushing.Array) -> pushing.Array:
-    """The same controls in MuJoCo, (steps + 1, nq)."""
-    model = problem.scene.model
-    data = mujoco.MjData(model)
-    data.qpos[:] = problem.start.q
-    path = [problem.start.q]
-    for u in controls:
-        data.ctrl[:] = u
-        mujoco.mj_step(model, data)
-        path.append(data.qpos.copy())
-    return np.array(path)

@@ -30,11 +30,10 @@ def horseshoe(radius: float = 0.06, width: float = 0.02, height: float = 0.03, p
         across = np.array([0.0, height / 2, 0.0])
         ring.append([inner - across, outer - across, outer + across, inner + across])
     vertices = np.array(ring).reshape(-1, 3)
-    quads = [
-        (4 * i + k, 4 * i + (k + 1) % 4, 4 * i + 4 + (k + 1) % 4, 4 * i + 4 + k) for i in range(parts) for k in range(4)
-    ]
-    end = 4 * parts
-    quads += [(3, 2, 1, 0), (end, end + 1, end + 2, end + 3)]
+    quads = [(3, 2, 1, 0), (4 * parts, 4 * parts + 1, 4 * parts + 2, 4 * parts + 3)]
+    for i, k in np.ndindex(parts, 4):
+        here, after = 4 * i + k, 4 * i + (k + 1) % 4
+        quads.append((here, after, after + 4, here + 4))
     return vertices, np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
 
 

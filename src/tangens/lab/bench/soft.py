@@ -1,0 +1,192 @@
+"""The soft step: against MJX on push-T, against points, contacts and batches, in memory and from cold.
+
+One core. Steps are the paper's explicit Euler steps, ours and MJX's, as functions of (q, v, u) with all else closed
+over, compiled with JAX's own settings, in single precision, which is MJX's; MJX solves as its scene says. Time per step
+is measured at both ends: nothing touches, and everything does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tangens import scenes
+from tangens.contact import Soft
+from tangens.lab.bench.request import OURS, BenchRequest, Report, at_least, at_most, measure_all
+from tangens.lab.bench.timing import interleaved
+from tangens.lab.report import new_figure, save_figure
+from tangens.simulate import Simulator
+
+PUSH, BATCH, MEMORY, COLD = "push-T", "batch", "memory", "cold"
+FEW, MANY = 13, 2000
+"""Points asked for on each of the T's two boxes: 36 and about 4,000 in total."""
+
+
+class Effort(NamedTuple):
+    """How much is measured."""
+
+    trials: int
+    points: tuple[int, ...]
+    batches: tuple[int, ...]
+    memory: int
+
+
+EFFORTS = {
+    "quick": Effort(5, (FEW, MANY), (1, 16), 1024),
+    "normal": Effort(15, (FEW, 96, 500, MANY), (1, 16, 64), 4000),
+    "full": Effort(40, (FEW, 96, 500, MANY), (1, 16, 64, 256), 4000),
+}
+
+
+def run(request: BenchRequest) -> dict[str, Any]:
+    """Measure all of it."""
+    facts = {"peers": {"mjx": "jit of mjx.step, model and data closed over, single precision, Newton, 2 ms"}}
+    file = request.out / "soft.png"
+    return measure_all(request, (PUSH, BATCH, MEMORY, COLD), _measure, lambda rows: _plot(rows, file), facts)
+
+
+def _measure(name: str, request: BenchRequest) -> Report:
+    report = Report(name)
+    {PUSH: _push, BATCH: _batch, MEMORY: _memory, COLD: _cold}[name](report, EFFORTS[request.effort])
+    return report
+
+
+def _push(report: Report, effort: Effort) -> None:
+    scene = scenes.push_t()
+    apart, touching = scene.initial_state("home"), scene.initial_state("touching")
+    lifted = apart.replace(q=[0, 0.2, 1.0, *apart.q[3:]])
+    calls: dict[str, Callable[[], object]] = {"mjx": mjx_step(scene.model, touching.q)}
+    for points in effort.points:
+        calls[f"{points}"] = soft_step(points, "euler", touching.q)
+        calls[f"{points} apart"] = soft_step(points, "euler", lifted.q)
+    calls["implicit"] = soft_step(FEW, "implicit", touching.q)
+    timings = interleaved(calls, effort.trials)
+    report.add("step", "mjx", timings.median("mjx"), effort.trials)
+    for points in effort.points:
+        report.add(f"euler step, {2 * points} points", OURS, timings.median(f"{points}"), effort.trials)
+        report.rows[-1]["number"] = 2 * points
+    report.add(f"implicit step, {2 * FEW} points", OURS, timings.median("implicit"), effort.trials)
+    few, many = str(FEW), str(MANY)
+    report.ratios += [
+        at_least("push-T: MJX / soft, Euler, few points", timings.ratio("mjx", few), 4.0),
+        at_least("push-T: MJX / soft, Euler, 4,000 points", timings.ratio("mjx", many), 1.0),
+        at_most("push-T: all contacts / none, few points", timings.ratio(few, f"{few} apart"), 1.2),
+        at_most("push-T: all contacts / none, 4,000 points", timings.ratio(many, f"{many} apart"), 1.2),
+    ]
+
+
+def soft_step(points: int, integrator: str, q: Any) -> Callable[[], object]:
+    """A step on push-T from here, compiled."""
+    import jax
+    import jax.numpy as jnp
+
+    from tangens.interop.jax import step
+
+    sim = Simulator(scenes.push_t(), Soft(integrator=integrator, points=points))  # type: ignore[arg-type]
+    f = step(sim)
+    with jax.enable_x64(False):
+        compiled = jax.jit(lambda q, v, u: f(None, q, v, u, None))
+        x = jnp.asarray(q, jnp.float32), jnp.zeros(sim.scene.nv, jnp.float32), jnp.zeros(2, jnp.float32)
+        jax.block_until_ready(compiled(*x))
+
+    def call() -> object:
+        with jax.enable_x64(False):
+            return jax.block_until_ready(compiled(*x))
+
+    return call
+
+
+def mjx_step(model: Any, q: Any) -> Callable[[], object]:
+    """MJX's step on the same scene."""
+    import jax
+    import jax.numpy as jnp
+
+    from tangens.dynamics.mjx_model import mjx
+
+    with jax.enable_x64(False):
+        there, data = mjx.put_model(model), mjx.make_data(model)
+
+        def take(q: Any, v: Any, u: Any) -> Any:
+            out = mjx.step(there, data.replace(qpos=q, qvel=v, ctrl=u))
+            return out.qpos, out.qvel
+
+        compiled = jax.jit(take)
+        x = jnp.asarray(q, jnp.float32), jnp.zeros(model.nv, jnp.float32), jnp.zeros(model.nu, jnp.float32)
+        jax.block_until_ready(compiled(*x))
+
+    def call() -> object:
+        with jax.enable_x64(False):
+            return jax.block_until_ready(compiled(*x))
+
+    return call
+
+
+def _batch(report: Report, effort: Effort) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from tangens.interop.jax import step
+
+    sim = Simulator(scenes.push_t(), Soft(points=FEW))
+    q = sim.initial_state("touching").q
+    f = step(sim)
+    with jax.enable_x64(False):
+        for n in effort.batches:
+            compiled = jax.jit(jax.vmap(lambda q, v: f(None, q, v, None, None)))
+            x = jnp.tile(jnp.asarray(q, jnp.float32), (n, 1)), jnp.zeros((n, sim.scene.nv), jnp.float32)
+            timings = interleaved({"step": lambda g=compiled, x=x: jax.block_until_ready(g(*x))}, effort.trials)  # type: ignore[misc]
+            report.add(f"implicit step of {n}, each", OURS, timings.median("step") / n, effort.trials)
+
+
+def _memory(report: Report, effort: Effort) -> None:
+    found = ask({"what": "memory", "points": effort.memory})
+    report.add(
+        f"step and gradient, {found['points']:.0f} x {found['points']:.0f} points", OURS, 1e6 * found["seconds"], 1
+    )
+    report.rows[-1]["peak_mb"] = found["peak"]
+    report.notes = found
+    report.ratios.append(
+        at_most("peak memory of a step and its gradient, 4,096 x 4,096 points [MB]", found["peak"], 1000)
+    )
+
+
+def _cold(report: Report, effort: Effort) -> None:
+    del effort
+    found = ask({"what": "compile"})
+    report.add("step from cold", OURS, 1e6 * found["step"], 1, found["step"])
+    report.add("Jacobian from cold", OURS, 1e6 * found["jacobian"], 1, found["jacobian"])
+    report.ratios += [
+        at_most("push-T: compile time of a step [s]", found["step"], 8.0),
+        at_most("push-T: compile time of its Jacobian [s]", found["jacobian"], 12.0),
+    ]
+
+
+def ask(question: dict[str, Any]) -> dict[str, float]:
+    """An answer from a process that has compiled nothing yet, and finds nothing compiled on disk."""
+    script = Path(__file__).with_name("soft_script.py")
+    clean = {k: v for k, v in os.environ.items() if k not in ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")}
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(question)], capture_output=True, text=True, check=True, env=clean
+    )
+    answer: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
+    figure, (points, batch) = new_figure(1, 2, width=10, height=4)
+    ours = [r for r in rows if r["system"] == PUSH and "number" in r]
+    mjx = next(r["median_us"] for r in rows if r["tool"] == "mjx")
+    points.semilogx([r["number"] for r in ours], [r["median_us"] for r in ours], "o-", label="soft, Euler")
+    points.axhline(mjx, color="0.5", linestyle="--", label="MJX")
+    points.set(title="A step on push-T", xlabel="points on the T", ylabel="time [µs]", ylim=(0, None))
+    points.legend()
+    found = [r for r in rows if r["system"] == BATCH]
+    batch.bar([r["quantity"].removeprefix("implicit step of ").removesuffix(", each") for r in found],
+              [r["median_us"] for r in found])  # fmt: skip
+    batch.set(title="Batches", xlabel="scenes in a batch", ylabel="time per step of one scene [µs]")
+    return save_figure(figure, file)
