@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.growth import Place, embedding, length_of
-from tangens.contact.interior.pair import Pair
+from tangens.contact.interior.pair import EARTH, Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
 from tangens.geometry.geoms import shapes_of
@@ -22,8 +22,6 @@ from tangens.scene import Scene
 from tangens.scene.support import element_name
 
 Array = jax.Array
-
-EARTH = 9.81  # m/s²: forces are about as large as weights on Earth, whatever a scene's gravity
 
 
 class Group(NamedTuple):
