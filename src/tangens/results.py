@@ -71,9 +71,13 @@ class SolverReport(NamedTuple):
     """Where overlaps or errors of equalities cannot be undone within the step, the step is that of the closest problem
     that can be solved: how far the velocities it asks for had to be relieved [m/s]. 0 where nothing was."""
 
+    relaxation: float = 0.0
+    """Where no solution was found at the relaxation asked for: the larger one at which the step was solved, as a last
+    resort; `converged` is then false. Else 0."""
+
     @property
     def failed(self) -> bool:
-        """Whether the step has no usable result: it ended in numbers that are not finite, or beyond reason."""
+        """Whether the step has no usable result: no solution, or numbers that are not finite or beyond reason."""
         return not math.isfinite(self.residual)
 
     @property
@@ -81,8 +85,14 @@ class SolverReport(NamedTuple):
         """What became of the step, in a sentence."""
         if self.failed:
             return (
-                "the step ended in numbers that are not finite, or beyond reason: the forces or velocities are too "
-                "large for its time step. Use a smaller timestep, more damping or armature, or smaller controls"
+                "the step ended in numbers that are not finite, or beyond reason, or found no solution at all: the "
+                "forces or velocities are too large for its time step. Use a smaller timestep, more damping or "
+                "armature, or smaller controls"
+            )
+        if self.relaxation > 0:
+            return (
+                f"no solution was found at the relaxation asked for: the result is one at relaxation="
+                f"{self.relaxation:.2g}, after {self.iterations} iterations"
             )
         if not self.converged:
             return (

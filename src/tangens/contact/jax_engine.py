@@ -106,7 +106,8 @@ class JaxEngine(Engine):
         room, memory = (self.first_room, None) if guess is None else (guess.room, guess.memory)
         with jax.enable_x64(True):
             solution, room = self._solve(Inputs(x, self.parameters, self.settings), memory, room)
-            q, v, _, _, _, contacts, memory, _ = jax.tree.map(np.asarray, solution)
+            found = jax.tree.map(np.asarray, solution)
+        q, v, contacts, memory = found.q, found.v, found.contacts, found.memory
         report = self._report(solution)
         q.flags.writeable = v.flags.writeable = False
         state = State.trusted(q, v)
@@ -128,7 +129,10 @@ class JaxEngine(Engine):
     def _report(self, solution: Solution) -> SolverReport:
         usable = bool(is_usable(*map(np.asarray, (solution.q, solution.v, solution.residual))))
         residual = float(solution.residual) if usable else float("inf")
-        return SolverReport(bool(solution.converged) and usable, int(solution.iterations), residual, method=self.method)
+        converged = bool(solution.converged) and usable
+        return SolverReport(
+            converged, int(solution.iterations), residual, method=self.method, relaxation=float(solution.relaxation)
+        )
 
     # ------------------------------------------------------------------ derivatives
 

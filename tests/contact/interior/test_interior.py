@@ -100,14 +100,14 @@ CAN = """<mujoco><option timestep="0.01"/><default><geom friction="0.5"/></defau
 <geom type="cylinder" size="0.08 0.1"/></body></worldbody></mujoco>"""
 
 
-def test_an_impact_that_jams_is_solved_from_another_guess() -> None:
-    """It hits the floor sliding, and friction's direction has far to turn."""
+def test_friction_turns_far_in_an_impact() -> None:
+    """It hits the floor sliding. With one height for all products, friction meets the edge of its cone too early: 64."""
     sim = tg.Simulator(tg.load(CAN), contact=tg.SingleLevel(relaxation=RHO))
     q = [0, 0, 0.118429632693, -0.503013692354, 0.415986764077, 0.736529898658, 0.177358241420]
     v = [-1.87671892736, -0.9139052886, -2.7407083664, -1.133357505, 0.4065071775, 2.1674500319]
     out = sim.step(tg.State(q, v))
     assert out.solver.converged
-    assert out.solver.iterations > 50
+    assert out.solver.iterations < 25
     assert out.contacts.distance[0] == pytest.approx(0, abs=1e-6)
 
 

@@ -14,18 +14,20 @@ from tangens.contact.interior.equations import Iterate, Problem, all_bodies, kin
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, weight_of
 from tangens.dynamics.smooth import SmoothDynamics
 
+Array = jax.Array
+
 
 def solve_detection(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> Iterate:
     """The iterate with its growth problems solved where its velocities lead."""
     kin = kinematics(dynamics, problem, x.v)
 
-    def one(pair: Pair, u: Unknowns, bodies: Bodies) -> Unknowns:
+    def one(pair: Pair, u: Unknowns, bodies: Bodies, end: Array) -> Unknowns:
         place1, place2 = places(pair, bodies)
-        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight_of(pair), problem.detection)
+        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight_of(pair), end)
         return u._replace(growth=solved.growth)
 
     pairs = (
-        jax.vmap(one)(group, u, all_bodies(group, kin.spatial, kin.twist))
-        for group, u in zip(problem.groups, x.pairs, strict=True)
+        jax.vmap(one)(group, u, all_bodies(group, kin.spatial, kin.twist), ends.rows)
+        for group, u, ends in zip(problem.groups, x.pairs, problem.ends.pairs, strict=True)
     )
     return x._replace(pairs=tuple(pairs))

@@ -33,7 +33,6 @@ from tangens.contact.interior.pair import (
     Response,
     Unknowns,
     linearise,
-    products,
     respond,
 )
 from tangens.dynamics.smooth import SmoothDynamics
@@ -78,24 +77,33 @@ def sensitivity(
     matrix: Array,
     frames: tuple[Array, ...],
     change: StepResidual,
+    ends_change: StepProducts,
 ) -> Array:
-    """How v⁺ answers to a change of the residual, products held: the implicit function theorem, linear in the change.
+    """How v⁺ answers to a change of the residual and of what products are to be: the implicit function theorem.
 
     Newton's matrix is the one that the method ended with; only the pairs' own blocks are made anew.
     """
     kin = kinematics(dynamics, problem, x.v)
     wrench = jnp.zeros((len(kin.dofs), 6))
-    for group, u, local, rest in zip(problem.groups, x.pairs, frames, change.pairs, strict=True):
+    for group, u, local, rest, ends, goal in zip(
+        problem.groups, x.pairs, frames, change.pairs, problem.ends.pairs, ends_change.pairs, strict=True
+    ):
         bodies = all_bodies(group, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
-        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
-        target = jax.tree.map(jnp.zeros_like, jax.vmap(products)(u, u))
+        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(ends, group, u))
+        target = _spread(u, goal)
         response = _alone(group, u, linear, rest, target)
         at = jax.vmap(lift)(u.growth.point)
         wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
-    limit = _limits_alone(x, change.limits, jnp.zeros_like(change.limits))
+    limit = _limits_alone(x, change.limits, ends_change.limits)
     force = joint_forces(kin, wrench, len(x.v)).at[problem.limits.v].add(problem.limits.sign * limit.force)
     return lu_solve(lu_factor(matrix), force - change.motion)
+
+
+def _spread(x: Unknowns, ends: Products) -> Products:
+    """Products of a group from one number for all rows, one for gaps and one for cones."""
+    cone = jnp.zeros((len(ends.cone), 1 + x.friction_force.shape[1])).at[:, 0].set(ends.cone)
+    return Products(jnp.broadcast_to(ends.rows[:, None], x.growth.slack.shape), ends.gamma, cone)
 
 
 def _alone(group: Pair, x: Unknowns, linear: Linear, residual: PairResidual, target: Products) -> Response:

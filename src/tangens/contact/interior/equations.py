@@ -46,9 +46,12 @@ class Problem(NamedTuple):
     limits: Limits
     timestep: Array
     relaxation: Array
-    """ρ [J]."""
-    detection: Array
-    """ρ of the growth problems: the same, but for the bilevel method."""
+    """ρ: of products, over the weights, lengths and speeds of each pair."""
+    ends: StepProducts
+    """What complementarity products are to be: one number for all rows of a pair, for its gap, for its cone [J, J, W];
+    for each limit [J]."""
+    weight: Array
+    """About how large the forces are that each degree of freedom has to bear [N or N m], (nv,)."""
 
 
 class LimitUnknowns(NamedTuple):
@@ -112,9 +115,9 @@ def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
     return Bodies(place1, place2, twist[a], twist[b])
 
 
-def shift_of(problem: Problem, group: Pair, x: Unknowns) -> Array:
+def shift_of(ends: Products, group: Pair, x: Unknowns) -> Array:
     """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
-    return problem.detection * x.growth.slack.shape[-1] / group.sharpness
+    return ends.rows * x.growth.slack.shape[-1] / group.sharpness
 
 
 def step_products(x: Iterate, y: Iterate) -> StepProducts:
@@ -127,10 +130,10 @@ def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames
     """The residual at an iterate, its contact frames given in the axes of each pair's body 1."""
     kin = kinematics(dynamics, problem, x.v)
     wrench, residuals = jnp.zeros((len(kin.jacobian), 6)), list[PairResidual]()
-    for group, u, local in zip(problem.groups, x.pairs, frames, strict=True):
+    for group, u, local, ends in zip(problem.groups, x.pairs, frames, problem.ends.pairs, strict=True):
         bodies = all_bodies(group, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
-        rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(problem, group, u))
+        rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(ends, group, u))
         wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
         residuals.append(rest)
     return joined_residual(problem, x, kin, wrench, tuple(residuals))

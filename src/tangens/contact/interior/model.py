@@ -24,11 +24,12 @@ from tangens.contact.interior.equations import (
     Limits,
     LimitUnknowns,
     Problem,
+    StepProducts,
     all_bodies,
     kinematics,
     step_residual,
 )
-from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, start
+from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, start
 from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
@@ -48,6 +49,8 @@ class Memory(NamedTuple):
     """What a solved step leaves behind."""
 
     x: Iterate
+    relief: Array
+    """By how much ρ was multiplied, as a last resort."""
     matrix: Array
     """Newton's, of the size of the velocities, (nv, nv)."""
     frames: tuple[Array, ...]
@@ -63,7 +66,7 @@ class InteriorModel(PureModel):
         self.table = PairTable(scene, torsional_friction)
         self.capacity = capacity
         """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
-        self._is_bilevel = is_bilevel
+        self._is_bilevel, self._model = is_bilevel, scene.shared_model
         self._joint_limits = JointLimits(scene.shared_model)
 
     def solve(self, inputs: Inputs, guess: Memory | None = None) -> Solution:
@@ -78,33 +81,40 @@ class InteriorModel(PureModel):
         )
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
+        resorts = 0 if self._is_bilevel else method.RESORTS  # the baseline stays what the paper has
         if guess is None:
-            outcome = run(self.start(problem), most)
+            outcome = run(self.start(problem), most, resorts=resorts)
         else:
             # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE)
-            cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most))
+            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE, resorts=0)
+            cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most, resorts=resorts))
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)
         v = outcome.x.v
         q = integrate(self.layout, problem.q, problem.timestep * v)
         residual = jnp.maximum(outcome.residual, outcome.complementarity)
+        resort = outcome.converged & (outcome.relief > 1)
+        relaxation = jnp.where(resort, outcome.relief * problem.relaxation, 0.0)
+        if not self._is_bilevel:
+            # What solves no equations at all, not even relaxed ones, is no result.
+            residual = jnp.where(outcome.converged | crowded, residual, jnp.inf)
         frames = tuple(group.frame for group in outcome.system.groups)
-        contacts, memory = touching(problem, outcome), Memory(outcome.x, outcome.system.matrix, frames)
-        return Solution(q, v, outcome.converged, outcome.iterations, residual, contacts, memory, crowded)
+        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames)
+        solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
+        return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, relaxation)
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
-        problem, _ = self.problem(inputs)
-        x, matrix, frames = memory
+        x, relief, matrix, frames = memory
+        problem = method.relieved(self.problem(inputs)[0], relief)
 
         def residual(change: Change) -> Any:
-            moved, _ = self.problem(displaced(self.layout, inputs, change))
-            return step_residual(self.dynamics, moved, x, frames)
+            moved = method.relieved(self.problem(displaced(self.layout, inputs, change))[0], relief)
+            return step_residual(self.dynamics, moved, x, frames), moved.ends
 
         nothing = jax.tree.map(jnp.zeros_like, change)
-        _, rest = jax.jvp(residual, (nothing,), (change,))
-        dv = sensitivity(self.dynamics, problem, x, matrix, frames, rest)
+        _, (rest, ends) = jax.jvp(residual, (nothing,), (change,))
+        dv = sensitivity(self.dynamics, problem, x, matrix, frames, rest, ends)
         by_q, by_v = integrate_jacobians(self.layout, inputs.x.q, problem.timestep * v_next)
         dq = problem.timestep * (by_v @ dv)
         return (dq + by_q @ change["q"] if "q" in change else dq), dv
@@ -115,17 +125,21 @@ class InteriorModel(PureModel):
         timestep, relaxation = settings["timestep"], settings["relaxation"]
         smooth = {name: p[name] for name in self.dynamics.parameters}
         inertia, force = self.dynamics.equations(q, v, u, tau, smooth, timestep)
+        groups = self.table.pairs(p, settings["reach"], settings["sharpness"])
+        limits = self._joint_limits(p["mass"])
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
+        ends = tuple(ends_of(group, relaxation, detection) for group in groups)
         problem = Problem(
             q,
             v,
             inertia,
             force,
-            self.table.pairs(p, settings["reach"], settings["sharpness"]),
-            self._joint_limits(p["mass"]),
+            groups,
+            limits,
             timestep,
             relaxation,
-            detection,
+            StepProducts(ends, relaxation * limits.force),
+            self._weights(inertia, p["mass"]),
         )
         return self._near(problem)
 
@@ -136,16 +150,25 @@ class InteriorModel(PureModel):
             return problem, crowded
         kin = kinematics(self.dynamics, problem, problem.v)
         kept = list[Pair]()
-        for group in problem.groups:
+        ends = list[Products]()
+        for group, end in zip(problem.groups, problem.ends.pairs, strict=True):
             if len(group.friction) <= self.capacity:
                 kept.append(group)
+                ends.append(end)
                 continue
             bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
             near = jax.lax.top_k(-bound, self.capacity)[1]
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
+            ends.append(jax.tree.map(lambda leaf, near=near: leaf[near], end))
             crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
-        return problem._replace(groups=tuple(kept)), crowded
+        near_ends = problem.ends._replace(pairs=tuple(ends))
+        return problem._replace(groups=tuple(kept), ends=near_ends), crowded
+
+    def _weights(self, inertia: Array, mass: Array) -> Array:
+        """g·√(M_ii·m): of a degree of freedom that slides, the weight; of one that turns, weight times radius."""
+        moved = tree_masses(self._model, mass)[self._model.dof_bodyid]
+        return jax.lax.stop_gradient(EARTH * jnp.sqrt(jnp.diagonal(inertia) * moved + 1e-300))
 
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
@@ -157,8 +180,9 @@ class InteriorModel(PureModel):
             bodies = all_bodies(group, kin.spatial, moving)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
-            impact = jnp.where(near, group.mass * _speed(bodies) / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact)
+            speed = _speed(bodies) + EARTH * problem.timestep
+            impact = jnp.where(near, group.mass * speed / problem.timestep, 0.0)
+            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact, speed)
 
         pairs = tuple(begin(g) for g in problem.groups)
         limits = problem.limits
@@ -207,7 +231,6 @@ class JointLimits:
 
     def __call__(self, mass: Array) -> Limits:
         """Those of a scene with these masses."""
-        # Only where solvers start depends on it.
-        force = EARTH * jax.lax.stop_gradient(tree_masses(self._model, mass))[self._body]
+        force = EARTH * tree_masses(self._model, mass)[self._body]
         q, v, sign, bound = map(jnp.asarray, (self._q, self._v, self._sign, self._bound))
         return Limits(q, v, sign, bound, force)

@@ -76,10 +76,10 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     own_path, moves, twists = _paths(dynamics, problem, x.v, kin)
     wrench, matrix = jnp.zeros((len(kin.dofs), 6)), problem.inertia / problem.timestep
     pairs, groups = list[Unknowns](), list[GroupSystem]()
-    for group, unaligned in zip(problem.groups, x.pairs, strict=True):
+    for group, unaligned, ends in zip(problem.groups, x.pairs, problem.ends.pairs, strict=True):
         bodies = all_bodies(group, kin.spatial, kin.twist)
         frame, u = jax.vmap(aligned)(group, unaligned, bodies)
-        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(problem, group, u))
+        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(ends, group, u))
         at = jax.vmap(lift)(u.growth.point)
         reaction = jax.vmap(_reaction)(group, u, linear)
         blocks = jax.vmap(_stiffness)(linear, reaction, at, bodies.twist2 - bodies.twist1)

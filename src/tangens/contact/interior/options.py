@@ -33,7 +33,7 @@ class InteriorContact(ContactModel):
     with it): the larger, the less ρ blurs shapes, and the harder to solve."""
 
     max_iterations: int = 80
-    tolerance: float = 0.1
+    tolerance: float = 1e-4
     """Of all equations, relative to ρ."""
 
     takes: ClassVar[frozenset[str]] = frozenset({LIMITS, SHAPES})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.geom_pairs import EARTH
 from tangens.contact.interior.equations import Problem
 from tangens.contact.interior.method import Outcome
 from tangens.contact.interior.pair import Pair, Unknowns
@@ -18,11 +19,13 @@ _NEAR = 1.05  # contacts are reported of shapes that touch when grown by this fa
 def touching(problem: Problem, outcome: Outcome) -> tuple[ContactArrays, ...]:
     """Contacts of each kind of pair, those of shapes that nearly touch being marked."""
     out = list[ContactArrays]()
-    for group, u, own in zip(problem.groups, outcome.x.pairs, outcome.system.groups, strict=True):
+    for group, u, own, ends in zip(
+        problem.groups, outcome.x.pairs, outcome.system.groups, problem.ends.pairs, strict=True
+    ):
         linear = own.linear
         normal = (linear.growth.normal1 - linear.growth.normal2) / 2
         distance = jax.vmap(_distance)(group, u, normal)
-        activity = u.normal_force / (u.normal_force + jnp.sqrt(problem.relaxation))
+        activity = u.normal_force / (u.normal_force + jnp.sqrt(ends.gamma * EARTH * group.mass / group.length))
         force = linear.wrench2[:, 3:]
         frame = linear.growth.frame[:, :, 0]
         near = u.growth.scale <= _NEAR
