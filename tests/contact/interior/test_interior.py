@@ -101,7 +101,7 @@ CAN = """<mujoco><option timestep="0.01"/><default><geom friction="0.5"/></defau
 
 
 def test_friction_turns_far_in_an_impact() -> None:
-    """It hits the floor sliding. With one height for all products, friction meets the edge of its cone too early: 64."""
+    """It hits the floor sliding. With one height for all products, friction meets its cone too early: 64."""
     sim = tg.Simulator(tg.load(CAN), contact=tg.SingleLevel(relaxation=RHO))
     q = [0, 0, 0.118429632693, -0.503013692354, 0.415986764077, 0.736529898658, 0.177358241420]
     v = [-1.87671892736, -0.9139052886, -2.7407083664, -1.133357505, 0.4065071775, 2.1674500319]
