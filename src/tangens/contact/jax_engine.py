@@ -34,9 +34,6 @@ Array = NDArray[np.float64]
 Named = dict[str, Any]
 
 _EXACT = Exact()
-_SMALL = 24
-"""Up to this nv, reverse mode multiplies with the Jacobian: on a cube, nv = 6, that takes no longer than a function of
-its own, which would have to be compiled, too."""
 _MODELS: WeakValueDictionary[Hashable, PureModel] = WeakValueDictionary()  # of all engines that are alive
 
 
@@ -63,6 +60,9 @@ class JaxEngine(Engine):
 
     method = ""
     """Name of the solver, for reports."""
+    small = 24
+    """Up to this nv, reverse mode multiplies with the Jacobian: on a cube, nv = 6, that takes no longer than a function
+    of its own, which would have to be compiled, too."""
     first_room = 1
     """What `model` is made with at first, if not told otherwise: doubled for steps that turn out to be crowded."""
 
@@ -155,7 +155,7 @@ class JaxEngine(Engine):
         self.check(wrt)
         with jax.enable_x64(True):
             inputs, memory, _ = self._equations(tape, rule)
-            if self.scene.nv <= _SMALL:
+            if self.scene.nv <= self.small:
                 run = self.compiled("jacobian", tape.room, lambda model: jacobian_of(model, self.known))
                 found, rows = run(inputs, tape.v_next, memory), np.stack([cotangent.q, cotangent.v])
                 blocks = {name: np.tensordot(rows, np.asarray(found[name]), 2) for name in (*Point._fields, *wrt)}

@@ -17,8 +17,8 @@ from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
 
-GOAL = np.array([0.006, 0.29, 0.434])
-"""x, y [m] and angle [rad]: 9 cm ahead, turned by 25°."""
+GOAL = np.array([-0.03356305, 0.29714255, 0.43654805])
+"""x, y [m] and angle [rad]: 10 cm ahead, 3 cm to the side, turned by 25°. The second of `pushing.random_goals`."""
 
 
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
@@ -46,12 +46,18 @@ def draw(file: Path, result: dict[str, Any]) -> Path:
     draw_push(above, result["goal"], result["ncp_path"], "0.65")
     draw_push(above, result["goal"], result["path"])
     centimetres, degrees = 100 * result["error"][0], np.rad2deg(result["error"][1])
-    above.set_title(f"Found from a distance: {centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
+    above.set_title(f"{centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
     loss.semilogy(result["losses"])
     ends = np.cumsum([stage.iterations for stage in STAGES])
     for end, stage in zip(ends[:-1], STAGES[1:], strict=True):
         loss.axvline(end, color="0.7", lw=0.8)
-        loss.annotate("default" if stage.reach is None else f"{1e3 * stage.reach:g} mm", (end, loss.get_ylim()[1]))
+        loss.annotate(
+            "default" if stage.reach is None else f"{1e3 * stage.reach:g} mm",
+            (end + 1, 0.9 * loss.get_ylim()[1]),
+            rotation=90,
+            va="top",
+            size=8,
+        )
     loss.set(title="Loss; contact is felt less and less far", xlabel="gradient step", ylabel="loss")
     loss.grid(alpha=0.3)
     return save_figure(figure, file)

@@ -28,6 +28,9 @@ from tangens.scene.support import element_name
 
 Array = NDArray[np.float64]
 
+_MANY = 512
+"""Points of a cloud from which on memory matters more than compile time."""
+
 
 class SoftEngine(JaxEngine):
     """Steps and derivatives of one scene."""
@@ -43,6 +46,8 @@ class SoftEngine(JaxEngine):
         self.table = SoftTable(m, [self._geom(m, g, size[g], contact.points) for g in range(m.ngeom)])
         self.derived: Derived = derive(m, self.table, contact, scene.timestep, scene.parameters["mass"])
         """Stiffness, damping and smoothing of each pair."""
+        if max((len(g.points) for g in self.table.geoms if g is not None), default=0) > _MANY:
+            self.small = 0  # a Jacobian would keep all of this for each of its rows
         super().__init__(scene, contact)
 
     def _geom(self, m: mujoco.MjModel, g: int, size: Any, points: int) -> SoftGeom | None:

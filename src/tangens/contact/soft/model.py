@@ -68,7 +68,8 @@ class SoftModel(PureModel):
             end = v + solve(inertia + h * contact.rate, right)
             return end, (contact, end - w)
 
-        end, rounds = jax.lax.scan(newton, v, jnp.arange(self._iterations) == 0)
+        # what an iteration computes of each probe is computed again by a derivative, not kept
+        end, rounds = jax.lax.scan(jax.checkpoint(newton), v, jnp.arange(self._iterations) == 0)
         contact, change = jax.tree.map(lambda leaf: leaf[-1], rounds)
         residual = jnp.max(jnp.abs(change), initial=0.0) / (1 + jnp.max(jnp.abs(end), initial=0.0))
         return Taken(integrate(self.layout, q, h * end), end, probed, contact, change, residual)

@@ -20,7 +20,7 @@ from tangens.dynamics.spatial import vector_product
 Array = jax.Array
 Found = TypeVar("Found")
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 15
 """Probes times points that are in memory at once."""
 
 
