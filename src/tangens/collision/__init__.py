@@ -8,19 +8,28 @@
 (2.0, 0.1)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+_WHERE = {
+    "Detection": "detection",
+    "Manifold": "pair_manifold",
+    "Smoothing": "pair_manifold",
+    "growth_distance": "detection",
+    "manifold": "manifolds",
+}
 
 if TYPE_CHECKING:
     from tangens.collision.detection import Detection, growth_distance
+    from tangens.collision.manifolds import manifold
+    from tangens.collision.pair_manifold import Manifold, Smoothing
 else:
 
     def __getattr__(name: str) -> Any:
-        """The growth distance, on its first use: it imports JAX, which the compiled code does without."""
-        if name in __all__:
-            from tangens.collision import detection
-
-            return getattr(detection, name)
+        """What is in JAX, on its first use: the compiled code does without it."""
+        if name in _WHERE:
+            return getattr(import_module(f"tangens.collision.{_WHERE[name]}"), name)
         raise AttributeError(f"module 'tangens.collision' has no attribute {name!r}")
 
 
-__all__ = ["Detection", "growth_distance"]
+__all__ = ["Detection", "Manifold", "Smoothing", "growth_distance", "manifold"]

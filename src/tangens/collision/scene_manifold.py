@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.manifold import Manifold, Pose, Smoothing, pair_manifold
+from tangens.collision.pair_manifold import Manifold, Pose, Smoothing, pair_manifold
 from tangens.dynamics.spatial import SpatialKinematics
 from tangens.errors import OptionError, SceneError
 from tangens.geometry.geoms import hull_vertices

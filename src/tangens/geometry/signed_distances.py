@@ -20,6 +20,8 @@ Array = jax.Array
 _BLUNT = 1e-3
 """Of its size, a solid is blunted where a distance has no derivative by itself: on axes and in middle planes, far from
 the surface, which this moves by half its square, 5e-7."""
+_FLAT = 1e-3
+"""Normals this short, in the middle of a solid, have no direction any more; others are shorter than 1 by 5e-7."""
 
 
 class Field(Protocol):
@@ -63,7 +65,7 @@ class BoxField(NamedTuple):
         """Faces are exact for any smoothing; edges are rounded off, by 0.57 tau."""
         away = jnp.sqrt(x**2 + jnp.square(_BLUNT * self.half))
         distance, by_side = beyond_sides(away - self.half, tau)
-        return distance, unit(by_side * x / away, 1e-9)
+        return distance, unit(by_side * x / away, _FLAT)
 
 
 class CylinderField(NamedTuple):
@@ -79,7 +81,7 @@ class CylinderField(NamedTuple):
         sides = jnp.stack([around - self.radius, along - self.half_length])
         distance, by_side = beyond_sides(sides, tau)
         normal = jnp.concatenate([by_side[0] * x[:2] / around, (by_side[1] * x[2] / along)[None]])
-        return distance, unit(normal, 1e-9)
+        return distance, unit(normal, _FLAT)
 
 
 def beyond_sides(q: Array, tau: Any) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from tangens.collision.manifold import Manifold, Smoothing
+from tangens.collision.pair_manifold import Manifold, Smoothing
 from tangens.collision.scene_manifold import Choices, SceneManifold
 from tangens.contact.convex.cone import Cone
 from tangens.contact.convex.constraints import Constraints
@@ -118,7 +118,7 @@ class ConvexModel(PureModel):
         solids = self.manifold.solids(p["size"], {g: p["shapes"][name] for g, name in self._geoms.items()})
         size = self.manifold.sizes(solids)
         each = jnp.ones_like(size)
-        smoothing = Smoothing(s["smoothing"] * size, 0.05 * each, 0.01 * each, 1e-4 * each, s["margin"] * size)
+        smoothing = Smoothing(s["smoothing"] * size, 0.05 * each, 0.02 * each, 1e-3 * each, s["margin"] * size)
         manifold, pair = self.manifold(solids, self.manifold.poses(kin), smoothing), jnp.asarray(self.manifold.pair_of)
         if self._room is None or self._room >= len(pair):
             return Found(manifold, pair, jnp.zeros((), bool)), size

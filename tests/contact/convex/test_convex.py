@@ -1,0 +1,156 @@
+"""What `convex` promises beyond the contract: rest without tuning, energy, limits, equalities, dry friction, rest poses."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import tangens as tg
+from tangens.testing import Sample, gradient_errors
+
+pytestmark = pytest.mark.xdist_group("convex")
+
+BOXES = """
+<mujoco>
+  <option timestep="{h}"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1" friction="0.6"/>
+    <body name="low" pos="0 0 0.05"><freejoint/><geom name="low" type="box" size="0.05 0.05 0.05" mass="0.5"/></body>
+    <body name="top" pos="{place}"><freejoint/><geom name="top" type="box" size="0.05 0.05 0.05" mass="0.5"/></body>
+  </worldbody>
+</mujoco>
+"""
+ARM = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <body name="upper" pos="0 0 1">
+      <joint name="hinge" axis="0 1 0" range="-30 30" limited="true"/>
+      <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="1" contype="0" conaffinity="0"/>
+    </body>
+    <body name="dry" pos="0 1 1">
+      <joint name="dry" axis="0 1 0" frictionloss="5"/>
+      <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="1" contype="0" conaffinity="0"/>
+    </body>
+    <body name="held" pos="0 2 1">
+      <freejoint/>
+      <geom type="box" size="0.05 0.05 0.05" mass="1" contype="0" conaffinity="0"/>
+    </body>
+    <body name="hung" pos="0 3 1">
+      <freejoint/>
+      <geom type="box" size="0.05 0.05 0.05" mass="1" contype="0" conaffinity="0"/>
+    </body>
+  </worldbody>
+  <equality>
+    <weld body1="held"/>
+    <connect body1="hung" anchor="0 0 0.2"/>
+  </equality>
+</mujoco>
+"""
+
+
+def boxes(place: str = "0.01 0.02 0.1502", h: float = 0.005) -> tg.Scene:
+    return tg.load(BOXES.format(place=place, h=h))
+
+
+def energy(scene: tg.Scene, trajectory: tg.Trajectory) -> np.ndarray:  # type: ignore[type-arg]
+    """Kinetic and potential, of the two boxes."""
+    inertia = np.asarray(scene.parameters["inertia"])[1:, 0]
+    out = np.zeros(len(trajectory.q))
+    for i in range(2):
+        v, w = trajectory.v[:, 6 * i : 6 * i + 3], trajectory.v[:, 6 * i + 3 : 6 * i + 6]
+        out += 0.25 * (v**2).sum(1) + 0.5 * inertia[i] * (w**2).sum(1) + 0.5 * 9.81 * trajectory.q[:, 7 * i + 2]
+    return out
+
+
+class TestBoxes:
+    @pytest.mark.parametrize("place", ["0.01 0.02 0.1502", "0 0 0.1502"], ids=["aside", "aligned"])
+    def test_a_stack_comes_to_rest_untuned_within_1_percent(self, place: str) -> None:
+        scene = boxes(place)
+        trajectory = tg.Simulator(scene, "convex").rollout(scene.initial_state(), 200)
+        assert all(report.converged for report in trajectory.solver)
+        assert np.abs(trajectory.v[-1]).max() < 1e-4
+        low, top = trajectory.q[-1, 2], trajectory.q[-1, 9]
+        assert 0 <= 0.05 - low < 1e-3
+        assert 0 <= 0.1 - (top - low) < 1e-3
+        assert np.linalg.norm(trajectory.q[-1, 7:9] - trajectory.q[0, 7:9]) < 1e-4
+
+    def test_a_tilted_drop_loses_energy_and_comes_to_rest(self) -> None:
+        scene = boxes("0.02 0.01 0.25")
+        state = scene.initial_state()
+        move = np.zeros(12)
+        move[9:] = [0.5, 0.3, 0.2]
+        trajectory = tg.Simulator(scene, "convex").rollout(state.replace(q=scene.integrate(state.q, move)), 400)
+        total = energy(scene, trajectory)
+        # Springs of overlaps that activity switches on hold energy of their own: 1e-3 of what the drop has.
+        assert np.diff(total).max() < 1e-3 * (total[0] - total[-1])
+        assert np.abs(trajectory.v[-1]).max() < 1e-2
+        assert (trajectory.q[-1, [2, 9]] > 0.049).all()
+
+    def test_gradients_in_a_stack_agree_with_differences(self) -> None:
+        scene = boxes()
+        sim = tg.Simulator(scene, tg.Convex(tolerance=1e-13))
+        state = scene.initial_state()
+        move = np.random.default_rng(0).normal(size=12) * 1e-3
+        move[[2, 8]] = [-2e-5, -2.5e-4]
+        at = Sample(tg.State(scene.integrate(state.q, move), 0.01 * np.ones(12)), np.zeros(0), np.zeros(12))
+        assert len(sim.step(*at).contacts) >= 4
+        errors = gradient_errors(sim, at, ("q", "v", "tau"), step=1e-7)
+        assert max(errors.values()) < 1e-5, errors
+
+    def test_stiffer_contacts_sink_less(self) -> None:
+        scene = boxes()
+        depth = []
+        for contact in (tg.Convex(stiffness=2e3), tg.Convex(), tg.Convex(compliance=1e-4)):
+            depth.append(0.05 - tg.Simulator(scene, contact).rollout(scene.initial_state(), 100).q[-1, 2])
+        assert depth[0] > depth[1] > depth[2] > 0
+        assert depth[0] == pytest.approx(9.81 / (4 * 2e3), rel=0.02)  # two boxes on four springs
+        assert depth[2] < 1e-7
+
+
+@cache
+def arm() -> tuple[tg.Scene, tg.Trajectory]:
+    scene = tg.load(ARM)
+    return scene, tg.Simulator(scene, "convex").rollout(scene.initial_state(), 300)
+
+
+class TestConstraints:
+    def test_a_limit_holds(self) -> None:
+        _, trajectory = arm()
+        assert trajectory.q[:, 0].max() < np.radians(30) + 1e-3
+        assert trajectory.q[-1, 0] == pytest.approx(np.radians(30), abs=1e-3)
+
+    def test_dry_friction_holds_below_its_bound_and_gives_way_above(self) -> None:
+        scene, trajectory = arm()
+        assert abs(trajectory.q[-1, 1]) < 1e-4  # 1.5 N m of weight, 5 N m of friction
+        sim, tau = tg.Simulator(scene, "convex"), np.zeros(scene.nv)
+        tau[1] = 10.0
+        assert sim.rollout(scene.initial_state(), 20, tau=np.tile(tau, (20, 1))).v[-1, 1] > 0.5
+
+    def test_welds_and_connections_hold(self) -> None:
+        _, trajectory = arm()
+        np.testing.assert_allclose(trajectory.q[-1, 2:5], [0, 2, 1], atol=1e-4)
+        np.testing.assert_allclose(trajectory.q[-1, 9:12], [0, 3, 1], atol=1e-3)
+
+    def test_gradients_with_all_of_them_agree_with_differences(self) -> None:
+        scene, trajectory = arm()
+        sim = tg.Simulator(scene, tg.Convex(tolerance=1e-13))
+        at = Sample(trajectory.state(290), np.zeros(0), np.zeros(scene.nv))
+        errors = gradient_errors(sim, at, ("q", "v", "tau"), step=1e-6)
+        assert max(errors.values()) < 1e-5, errors
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "option", [{"compliance": 0.0}, {"smoothing": -1.0}, {"max_iterations": 0}, {"stiffness": 0.0}]
+    )
+    def test_options_without_sense(self, option: dict[str, float]) -> None:
+        with pytest.raises(tg.OptionError, match=next(iter(option))):
+            tg.Convex(**option)  # type: ignore[arg-type]
+
+    def test_shapes_that_are_no_solids(self) -> None:
+        scene = boxes().with_shapes({"low": tg.geometry.sphere(0.1)})
+        with pytest.raises(tg.SceneError, match="solid"):
+            tg.Simulator(scene, "convex")
