@@ -76,7 +76,7 @@ def evaluate(name: str, points: Any, tau: float = TAU) -> Any:
     return jax.vmap(lambda x: FIELDS[name].evaluate(x, tau))(jnp.asarray(points))
 
 
-def true_distance(name: str, p: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def true_distance(name: str, p: np.ndarray) -> np.ndarray:
     if name == "plane":
         return p[:, 2]
     if name in ("ball", "capsule"):
@@ -178,9 +178,7 @@ class TestFields:
 
     def test_polyhedra_with_fewer_faces_repeat_one(self) -> None:
         box: ConvexPolyhedra = FIELDS["hull"]
-        longer = ConvexPolyhedra(
-            *(jnp.concatenate([x, x[:, :1]], 1) for x in box[:2]),
-            jnp.concatenate([box.repeats, jnp.ones((1, 1), bool)], 1),
-        )
+        normals, offsets = (jnp.concatenate([x, x[:, :1]], 1) for x in (box.normals, box.offsets))
+        longer = ConvexPolyhedra(normals, offsets, jnp.concatenate([box.repeats, jnp.ones((1, 1), bool)], 1))
         x = jnp.array([0.05, 0.079, 0.03])
         np.testing.assert_allclose(longer.evaluate(x, 1e-3)[0], box.evaluate(x, 1e-3)[0], atol=1e-12)

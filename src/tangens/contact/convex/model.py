@@ -27,6 +27,7 @@ from tangens.contact.jax_model import Change, ContactArrays, Inputs, PureModel, 
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
+from tangens.geometry.smooth_operators import unit
 from tangens.geometry.solids import Solid
 from tangens.scene import Scene
 
@@ -166,7 +167,9 @@ class ConvexModel(PureModel):
         friction = jnp.where(jnp.asarray(self._slippery), 0.0, pair_friction(m, p["friction"], one, two))
         r_n = normal[found.pair]
         target = -manifold.distance / ahead
-        return Cone(manifold.normal, target, r_n, s["stick"] * r_n, friction[found.pair], manifold.activity)
+        # The cone takes its normal to have length 1; blunted ones are shorter, and would make the Hessian indefinite.
+        normals = unit(manifold.normal, 1e-6)
+        return Cone(normals, target, r_n, s["stick"] * r_n, friction[found.pair], manifold.activity)
 
     def _report(self, found: Found, out: Outcome, h: Array) -> tuple[ContactArrays, ...]:
         if not len(self.manifold.pairs):
