@@ -146,3 +146,12 @@ def test_a_row_of_elastic_balls_that_touch_gains_no_energy(model: tg.ContactMode
     )
     traj = tg.Simulator(scene, model).rollout(tg.State([-0.0013, 0, 0, 0, 0], [1, 0, 0, 0, 0]), 40)
     assert (0.5 * (traj.v**2).sum(axis=1)).max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("model", TIGHT)
+@pytest.mark.parametrize("gap", [0.0, 1e-16, 1e-13, 1e-9])
+def test_a_ball_that_does_not_bounce_lands_on_the_floor_from_any_gap(model: str, gap: float) -> None:
+    """Gaps of the size of rounding count as any other: ∂v⁺/∂q is −1/h on both sides of touching."""
+    scene = _on_floor(f'<body pos="0 0 {0.1 + gap}"><freejoint/><geom size="0.1" mass="1"/></body>')
+    J = tg.Simulator(scene, TIGHT[model]).jacobian(tg.State(scene.model.qpos0, [0, 0, -0.1, 0, 0, 0]), wrt=("q",))
+    assert J["v", "q"][2, 2] * scene.timestep == pytest.approx(-1)

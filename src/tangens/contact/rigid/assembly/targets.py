@@ -48,7 +48,7 @@ def _set_contact_target(model: Model, kin: Kinematics, after: Array, contact: An
     gap, restitution, h = contact.gap, restitution_of(model.geoms, contact.geom), model.h
     damping, fastest = model.settings[DAMPING], model.settings[CORRECTION_SPEED]
     contact.target, contact.rate, contact.gain, contact.bounces = 0.0, 0.0, 0.0, 0
-    if gap > model.settings[ARRIVAL]:
+    if gap > (model.settings[ARRIVAL] if restitution > 0.0 else 0.0):
         if restitution == 0.0:
             contact.target, contact.rate = gap / h, 1.0 / h
         else:
