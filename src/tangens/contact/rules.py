@@ -51,7 +51,7 @@ class Relaxed(GradientRule):
 
     name: ClassVar[str] = "relaxed"
     relaxation: float = 1e-3
-    """ρ of the equations that are differentiated [J]."""
+    """ρ of the equations that are differentiated, in units of each pair."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.relaxation, int | float) and 0 < self.relaxation < math.inf):

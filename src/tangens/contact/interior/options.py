@@ -20,7 +20,8 @@ class InteriorContact(ContactModel):
     """Options that `SingleLevel` and `Bilevel` share."""
 
     relaxation: float = 1e-6
-    """ρ [J]: what is left of force times gap. Bodies at rest hover by ρ over their weight."""
+    """ρ: what is left of force times gap, over weight times size of each pair. Bodies at rest hover by a few ρ of their
+    size."""
 
     torsional_friction: bool = False
     """Let contacts resist spinning on the spot, by MuJoCo's second friction coefficient [m]."""

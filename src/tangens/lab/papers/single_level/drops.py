@@ -1,6 +1,6 @@
 """Fig. 9: a polytope is dropped on the floor 3600 times, at six step frequencies and six relaxations.
 
-A run fails if any of its steps uses all iterations. The paper's ρ is an impulse times a scale, ours is an energy [J]:
+A run fails if any of its steps uses all iterations. The paper's ρ is an impulse times a scale, ours has no unit:
 the same numbers are asked for here, though at 100 Hz the paper's allow a hundred times the hovering.
 """
 
