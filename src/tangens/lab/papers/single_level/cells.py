@@ -41,13 +41,16 @@ class Taken(NamedTuple):
     iterations: NDArray[np.int32]
 
 
-def batch(scene: Scene, model: InteriorContact) -> Callable[[Array, Array, Cell], Taken]:
-    """Steps of many states at once; one compilation serves all cells."""
+def batch(scene: Scene, model: InteriorContact, energy: float = 1.0) -> Callable[[Array, Array, Cell], Taken]:
+    """Steps of many states at once; one compilation serves all cells.
+
+    The relaxations of the cells are energies [J]; `energy` is the one that our own, without a unit, counts in.
+    """
     engines: dict[Cell, InteriorEngine] = {}
 
     def step(q: Array, v: Array, cell: Cell) -> Taken:
         if cell not in engines:
-            simulator = Simulator(scene.replace(timestep=1 / cell[0]), replace(model, relaxation=cell[1]))
+            simulator = Simulator(scene.replace(timestep=1 / cell[0]), replace(model, relaxation=cell[1] / energy))
             engines[cell] = cast("InteriorEngine", simulator.engine)
         out = engines[cell].steps(Point(q, v, np.zeros((len(q), scene.nu)), np.zeros_like(v)), lanes=len(q))
         return Taken(out.q, out.v, out.iterations)

@@ -22,6 +22,7 @@ from tangens.scene import Scene, load
 Array = NDArray[np.float64]
 
 HALF, MASS, FRICTION = 0.25, 1.0, 0.5
+EARTH = 9.81  # [m/s²]
 INERTIA = MASS * ((2 * HALF) ** 2 + (2 * HALF) ** 2) / 12
 SHIFTS = 0.02 * np.arange(1, 11)  # of the lower box [m]
 DURATION, MOST = 1.0, 30
@@ -90,7 +91,7 @@ def starts() -> Array:
 
 def sweep(model: InteriorContact, cells: list[Cell]) -> dict[Cell, Momentum]:
     """Let all stacks stand in all cells."""
-    step = batch(scene(), model)
+    step = batch(scene(), model, MASS * EARTH * 2 * HALF)  # weight times size of the pair of boxes
 
     def stand(cell: Cell) -> Momentum:
         q, steps = starts(), round(DURATION * cell[0])
