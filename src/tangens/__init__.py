@@ -31,7 +31,16 @@ from tangens.contact import (
     Smoothed,
     Soft,
 )
-from tangens.errors import Error, MissingExtra, NotDifferentiable, OptionError, SceneError, SolverError, StateError
+from tangens.errors import (
+    Error,
+    MissingExtra,
+    NotDifferentiable,
+    OptionError,
+    SceneError,
+    SceneWarning,
+    SolverError,
+    StateError,
+)
 from tangens.results import Contacts, Gradients, Jacobian, SolverReport, Step, Switch, Trajectory
 from tangens.scene import Scene, load
 from tangens.sensitivities import Sensitivities
@@ -74,6 +83,7 @@ __all__ = [
     "Relaxed",
     "Scene",
     "SceneError",
+    "SceneWarning",
     "Sensitivities",
     "Simulator",
     "SingleLevel",

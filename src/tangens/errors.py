@@ -27,6 +27,10 @@ class SceneError(Error):
         super().__init__("\n".join(lines))
 
 
+class SceneWarning(UserWarning):
+    """Something that a scene asks for and that is simulated in another way than MuJoCo would."""
+
+
 class StateError(Error):
     """A state, control or force vector of the wrong size, with NaNs, or with a quaternion that is none."""
 

@@ -221,6 +221,10 @@ class MissingBlock(OptionError, KeyError):  # noqa: N818  (a KeyError, so that `
     __str__ = Exception.__str__  # KeyError would quote the message
 
 
+def _none() -> bool:
+    return False
+
+
 class Jacobian(Mapping[tuple[str, str], Array]):
     """Derivatives of one step's outputs by its inputs: `J["v", "q"]` is ∂v⁺/∂q.
 
@@ -229,27 +233,39 @@ class Jacobian(Mapping[tuple[str, str], Array]):
     asked for, are in the order of `Step.contacts`: `J["force", "q"]` is (n, 3, nv).
     """
 
-    __slots__ = ("_force", "_inputs", "_solver", "_switch", "unique")
+    __slots__ = ("_find_others", "_force", "_inputs", "_others", "_solver", "_switch", "determinate")
 
     def __init__(
         self,
         inputs: Mapping[str, Array],
         force: Mapping[str, Array] | None = None,
-        unique: bool = True,
+        determinate: bool = True,
         solver: SolverReport | Callable[[], SolverReport] = EXPLICIT,
     ) -> None:
         self._inputs = inputs  # per input: its blocks stacked over q and v, shape (2, nv, ...)
         self._force = force
-        self.unique = unique
-        """False where the contact laws leave v⁺ itself open (a box wedged in, a plate spinning on many points): then
-        these are the derivatives of one answer among many."""
+        self.determinate = determinate
+        """Whether the laws determine v⁺ at the modes that the step has."""
         self._solver = solver
         self._switch: Switch | Callable[[], Switch] = NO_SWITCH
+        self._find_others: Callable[[], bool] = _none
+        self._others: bool | None = None
 
-    def with_switch(self, switch: Callable[[], Switch]) -> Jacobian:
-        """The same, with the way to find the nearest switch when somebody asks."""
-        self._switch = switch
+    def with_doubts(self, switch: Callable[[], Switch], others: Callable[[], bool]) -> Jacobian:
+        """The same, with the ways to find the nearest switch and other answers when somebody asks."""
+        self._switch, self._find_others = switch, others
         return self
+
+    @property
+    def unique(self) -> bool:
+        """False where the contact laws leave v⁺ open: then these are the derivatives of one answer among many.
+
+        Either the modes of the step do not determine it (a plate spinning on many points), or a search from other
+        impulses finds another answer, with other modes (a box wedged in, two feet that stick or slide).
+        """
+        if self.determinate and self._others is None:
+            self._others = self._find_others()
+        return self.determinate and not self._others
 
     @property
     def switch(self) -> Switch:
@@ -369,10 +385,17 @@ class Gradients:
     """By each parameter asked for, in the parameter's own shape."""
     converged: bool = True
     """Whether every step on the way did: `trajectory.solver` says which did not."""
-    unique: bool = True
-    """Whether every v⁺ on the way was, see `Jacobian.unique`."""
+    determinate: bool = True
+    """Whether the laws determine every v⁺ on the way at the modes of its step."""
     find_switch: Callable[[], Switch] = field(default=lambda: NO_SWITCH, repr=False)
     """How `switch` is found when somebody asks."""
+    find_others: Callable[[], bool] = field(default=_none, repr=False)
+    """How other answers are, likewise."""
+
+    @cached_property
+    def unique(self) -> bool:
+        """Whether every v⁺ on the way was, see `Jacobian.unique`."""
+        return self.determinate and not self.find_others()
 
     @cached_property
     def switch(self) -> Switch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,18 @@ class Sensitivities(Mapping[tuple[str, str], Array]):
     By "q" and "v", the initial state is meant; by "u" and "tau" those of every step, shape (T+1, nv, T, size).
     """
 
-    def __init__(self, blocks: dict[str, Array], converged: bool, unique: bool) -> None:
+    def __init__(
+        self, blocks: dict[str, Array], converged: bool, determinate: bool, find_others: Callable[[], bool]
+    ) -> None:
         self._blocks = blocks  # by input, stacked over q and v: (T+1, 2, nv, ...)
         self.converged = converged
         """Whether every step converged."""
-        self.unique = unique
-        """Whether every v⁺ was the only one that the laws allow."""
+        self._determinate, self._find_others = determinate, find_others
+
+    @cached_property
+    def unique(self) -> bool:
+        """Whether every v⁺ was the only one that the laws allow, see `Jacobian.unique`."""
+        return self._determinate and not self._find_others()
 
     def __getitem__(self, key: tuple[str, str]) -> Array:
         output, name = key
@@ -39,15 +46,16 @@ class Sensitivities(Mapping[tuple[str, str], Array]):
 
 
 def carry_forward(
-    jacobians: Iterator[Jacobian], steps: int, nv: int, shapes: Mapping[str, Sequence[int]]
-) -> Sensitivities:
+    jacobians: Iterator[Jacobian], steps: int, nv: int, shapes: Mapping[str, Sequence[int]],
+    find_others: Callable[[], bool],
+) -> Sensitivities:  # fmt: skip
     """Chain the Jacobians of all steps: X_{t+1} = A_t X_t + B_t, with B_t the direct effect of an input on step t."""
     blocks = {name: np.zeros((steps + 1, 2, nv, *shape)) for name, shape in shapes.items()}
     flat = {name: block.reshape(steps + 1, 2 * nv, -1) for name, block in blocks.items()}
     for row, name in enumerate(("q", "v")):
         if name in flat:
             flat[name][0, row * nv : (row + 1) * nv] = np.eye(nv)
-    converged = unique = True
+    converged = determinate = True
     for t, J in enumerate(jacobians):
         A = np.block([[J["q", "q"], J["q", "v"]], [J["v", "q"], J["v", "v"]]])
         for name, X in flat.items():
@@ -58,5 +66,5 @@ def carry_forward(
             width = direct.shape[1]
             first = t * width if name in ("u", "tau") else 0
             X[t + 1][:, first : first + width] += direct
-        converged, unique = converged and J.solver.converged, unique and J.unique
-    return Sensitivities(blocks, converged, unique)
+        converged, determinate = converged and J.solver.converged, determinate and J.determinate
+    return Sensitivities(blocks, converged, determinate, find_others)

@@ -131,7 +131,7 @@ class Simulator:
         if step.tape is None:
             raise StateError("this step came without a tape: take it again, or use the trajectory it is part of")
         J = self.engine.jacobian(step.tape, wrt, with_force, rule)
-        return J.with_switch(partial(self.engine.switch, step.tape))
+        return J.with_doubts(partial(self.engine.switch, step.tape), partial(self.engine.has_other_answers, step.tape))
 
     def inverse_dynamics(self, state: State, acceleration: ArrayLike, u: ArrayLike | None = None) -> Array:
         """The generalised forces tau (nv,) of a step that ends with (v⁺ − v) / h = acceleration.
@@ -258,16 +258,16 @@ class Simulator:
         controls, forces = np.zeros((T, nu)), np.zeros((T, nv))
         totals = {name: np.zeros_like(self.scene.parameters[name]) for name in wrt}
         at_q, at_v = by_q[T].copy(), by_v[T].copy()
-        converged = unique = True
+        converged = determinate = True
         for t, step in self._backwards(trajectory):
             back, certain = self.engine.pullback(step.tape, Cotangent(at_q, at_v, by_force[t]), wrt, rule)
             controls[t], forces[t] = back["u"], back["tau"]
             for name in wrt:
                 totals[name] += back[name]
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
-            converged, unique = converged and step.solver.converged, unique and certain
-        nearest = partial(self._nearest_switch, trajectory)
-        return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, unique, nearest)
+            converged, determinate = converged and step.solver.converged, determinate and certain
+        doubts = partial(self._nearest_switch, trajectory), partial(self._has_other_answers, trajectory)
+        return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, determinate, *doubts)
 
     def _nearest_switch(self, trajectory: Trajectory) -> Switch:
         """Of all steps of a trajectory."""
@@ -276,6 +276,10 @@ class Simulator:
             own = self.engine.switch(step.tape)
             near = own._replace(step=t) if own.distance < near.distance else near
         return near
+
+    def _has_other_answers(self, trajectory: Trajectory) -> bool:
+        """Whether the laws allow another v⁺ in some step of a trajectory."""
+        return any(self.engine.has_other_answers(step.tape) for _, step in self._backwards(trajectory))
 
     def sensitivities(
         self, trajectory: Trajectory, wrt: Sequence[str] = ("q", "v"), gradient: str | GradientRule | None = None
@@ -294,7 +298,7 @@ class Simulator:
         shapes = {name: sizes.get(name) or self.scene.parameters[name].shape for name in wrt}
         each = ("q", "v", *(name for name in wrt if name not in ("q", "v")))
         jacobians = (self.jacobian(step, wrt=each, gradient=gradient) for step in self._forwards(trajectory))
-        return carry_forward(jacobians, T, nv, shapes)
+        return carry_forward(jacobians, T, nv, shapes, partial(self._has_other_answers, trajectory))
 
     def _forwards(self, trajectory: Trajectory) -> Iterator[Step]:
         """The steps of a trajectory from the first to the last, with their tapes; those without are taken again."""

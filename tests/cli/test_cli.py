@@ -83,7 +83,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--help"])
     text = capsys.readouterr().out
-    for command in ("demo", "simulate", "gradient", "check", "bench"):
+    for command in ("demo", "simulate", "gradient", "check", "decompose", "bench"):
         assert command in text
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tangens.cli import bench, check, demo, gradient, reproduce, simulate
+from tangens.cli import bench, check, decompose, demo, gradient, reproduce, simulate
 from tangens.cli.common import EXIT_ERROR, EXIT_INTERRUPTED
 from tangens.cli.terminal import coloured, complain, say
 from tangens.errors import Error
@@ -17,6 +17,7 @@ _COMMANDS = {
     "simulate": simulate,
     "gradient": gradient,
     "check": check,
+    "decompose": decompose,
     "bench": bench,
     "reproduce": reproduce,
 }
@@ -27,6 +28,7 @@ first steps:
   tangens simulate arm --duration 2     step a bundled scene; a path to MJCF or URDF works as well
   tangens gradient quadruped --check    derivatives of one step, judged by central differences
   tangens check go1                     compare a robot with MuJoCo and with central differences
+  tangens decompose drill.obj           a mesh as few superquadrics, with a report, a picture and an MJCF
   tangens reproduce ncp --quick         a paper's experiments, our numbers beside its own
 
 exit codes: 0 done; 1 tangens could not do it (the message says why); 2 wrong usage; 3 done, but a check or

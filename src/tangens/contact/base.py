@@ -71,11 +71,16 @@ class Engine(ABC):
     def pullback(
         self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
-        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`; and whether v⁺ was unique."""
+        """∂L/∂(q, v, u, tau) and by each parameter in `wrt`; and whether the laws determine v⁺ at the step's modes."""
 
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a law in the step that left the tape; none unless the model has some."""
         return NO_SWITCH
+
+    def has_other_answers(self, tape: Any) -> bool:
+        """Whether a search finds another v⁺ that the laws allow in that step; never unless the model has several."""
+        del tape
+        return False
 
     @abstractmethod
     def function(self, rule: GradientRule) -> PureStep:

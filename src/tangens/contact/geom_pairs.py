@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,6 +11,9 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
+
+from tangens.errors import NotDifferentiable
+from tangens.scene import Scene
 
 Array = jax.Array
 
@@ -48,3 +52,15 @@ def pair_friction(m: mujoco.MjModel, friction: Any, one: NDArray[np.int_], two: 
     f, priority = jnp.asarray(friction), m.geom_priority
     first, second = priority[one] > priority[two], priority[two] > priority[one]
     return jnp.where(first, f[one], jnp.where(second, f[two], jnp.maximum(f[one], f[two])))
+
+
+def refuse_sizes(contact: str, scene: Scene, wrt: Sequence[str]) -> None:
+    """NotDifferentiable if a derivative by sizes is asked for where shapes do not come from them."""
+    if "size" not in wrt:
+        return
+    m = scene.shared_model
+    for g, name in enumerate(scene.geom_names):
+        if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH or name in scene.shapes:
+            raise NotDifferentiable(
+                f"{contact!r} cannot be differentiated by size: the shape of geom {name!r} does not come from its size"
+            )

@@ -110,10 +110,10 @@ class SmoothedEngine(Engine):
     def jacobian(self, tape: SmoothedTape, wrt: Sequence[str], with_force: bool, rule: GradientRule) -> Jacobian:
         """The mean of the samples' derivatives."""
         del with_force
-        q, total, unique = tape.q, dict[str, Array](), True
+        q, total, determinate = tape.q, dict[str, Array](), True
         for (dq, _), sample in zip(self._scatter, tape.samples, strict=True):
             J = self._engine.jacobian(sample, wrt, False, rule)
-            unique = unique and J.unique
+            determinate = determinate and J.determinate
             for name in wrt:
                 block = J["v", name]
                 if name == "q":
@@ -124,7 +124,7 @@ class SmoothedEngine(Engine):
         for name, block in total.items():
             moved = self._h * np.tensordot(by_dv, block, axes=1)
             blocks[name] = np.stack([moved + by_q if name == "q" else moved, block])
-        return Jacobian(blocks, None, unique, tape.report)
+        return Jacobian(blocks, None, determinate, tape.report)
 
     def pullback(
         self, tape: SmoothedTape, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule

@@ -2,8 +2,10 @@
 
     (M + h·D) a = τ(q, v, u) − c(q, v)        v⁺ = v + h·a        q⁺ = q ⊕ h·v⁺
 
-with D the slope of the joint dampers: MuJoCo's Euler step. MuJoCo takes the step itself. Its derivative comes from
-Pinocchio's articulated-body derivatives, for which h·D counts as armature, plus the derivatives of the joint forces.
+with D the slope of the joint dampers: MuJoCo's Euler step. Where the scene asks for `implicitfast`, D has the slopes of
+tendons and actuators as well. MuJoCo takes the step itself. Its derivative comes from Pinocchio's articulated-body
+derivatives, for which h·D counts as armature (or, with a D that is not diagonal, from those of inverse dynamics), plus
+the derivatives of the joint forces.
 
 Derivatives flow to q, v, u, tau, mass, com, inertia, damping, armature and gravity. Nothing is smoothed. Beyond
 control or force limits the force is constant, so its derivative is zero; at the limit it is the one from inside.
@@ -21,8 +23,10 @@ from numpy.typing import NDArray
 
 from tangens.dynamics.features import refuse_unsupported
 from tangens.dynamics.force_elements import ACTUATOR, tabulate, unpack
-from tangens.dynamics.force_model import read_forces
+from tangens.dynamics.force_model import is_implicit, read_forces
 from tangens.dynamics.forces import evaluate_forces
+from tangens.dynamics.implicit_damping import line_damping
+from tangens.dynamics.kinematic_tree import pack_tree
 from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces
 from tangens.dynamics.tangent import integrate_rows
 from tangens.dynamics.tree import build_tree
@@ -32,10 +36,11 @@ Array = NDArray[np.float64]
 
 
 def contact_free(model: mujoco.MjModel) -> mujoco.MjModel:
-    """A copy of `model` that MuJoCo steps without constraints, by semi-implicit Euler."""
+    """A copy of `model` that MuJoCo steps without constraints, by semi-implicit Euler or `implicitfast`."""
     m = copy.copy(model)
     off = mujoco.mjtDisableBit
-    m.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    kind = mujoco.mjtIntegrator
+    m.opt.integrator = kind.mjINT_IMPLICITFAST if is_implicit(model) else kind.mjINT_EULER
     # Auto-reset would hide a diverging state behind a fresh one.
     m.opt.disableflags |= off.mjDSBL_CONSTRAINT | off.mjDSBL_CONTACT | off.mjDSBL_SENSOR | off.mjDSBL_AUTORESET
     m.opt.enableflags = 0
@@ -62,13 +67,15 @@ class ExactDynamics:
         self._packed = self._elements.packed
         self._force = np.zeros(m.nv)
         explicit = m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP
-        self.implicit_h = 0.0 if explicit else self.timestep
+        self._implicit = is_implicit(m)
+        self.implicit_h = 0.0 if explicit and not self._implicit else self.timestep
         self._armature = m.dof_armature + forces.dofs.reflected_armature
         self._pin.armature = self._armature + self.implicit_h * self._elements.dof["damper"][:, 0]
         self._rotates = bool(len(self._elements.quat))
         self._nonlinear_damping = bool(self._elements.dof["damper"][:, 1:].any())
         self._gravcomp = GravityCompensation(m) if forces.gravcomp.any() else None
         self._no_gravcomp = np.zeros(m.nv)
+        self._packed_tree = pack_tree(m, self.dampers)
         self.parameter_forces = ParameterForces(m, self.tree, self._elements, self._gravcomp, self.implicit_h)
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
@@ -76,18 +83,24 @@ class ExactDynamics:
         write_inputs(self._qpos, self._qvel, self._ctrl, self._applied, q, v, u, tau)
         # mj_step in its two halves, without its checks: they would print and log what the caller turns into an error.
         mujoco.mj_forward(self.model, self._mjdata)
-        mujoco.mj_Euler(self.model, self._mjdata)
+        if self._implicit:
+            mujoco.mj_implicit(self.model, self._mjdata)
+        else:
+            mujoco.mj_Euler(self.model, self._mjdata)
         return self._qpos.copy(), self._qvel.copy()
 
     def acceleration(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
         """(v⁺ − v)/h by Pinocchio instead of MuJoCo: the route that the derivatives belong to."""
         q_pin = self._evaluate_forces(q, v, u, tau)
+        if self._implicit:
+            return _solve(self._implicit_inertia(q_pin, v), self._force - self._bias(q_pin, v))
         return np.array(pin.aba(self._pin, self._data, q_pin, v, self._force))
 
     def inverse(self, q: Array, v: Array, u: Array, acceleration: Array) -> Array:
         """The tau of a step with (v⁺ − v)/h = acceleration."""
         q_pin = self._evaluate_forces(q, v, u, np.zeros(len(v)))
-        return np.array(pin.rnea(self._pin, self._data, q_pin, v, acceleration)) - self._force
+        tau = np.array(pin.rnea(self._pin, self._data, q_pin, v, acceleration)) - self._force
+        return tau + self.implicit_h * self._lines(acceleration)[0] @ acceleration if self._implicit else tau
 
     @property
     def packed_elements(self) -> Array:
@@ -154,14 +167,47 @@ class ExactDynamics:
         nv, nu = len(v), len(u) if with_u else 0
         q_pin = self._evaluate_forces(q, v, u, tau)
         data = self._data
-        ddq_dq, ddq_dv, Minv = pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
+        ddq_dq, ddq_dv, Minv = (
+            self._implicit_derivatives(q_pin, v)
+            if self._implicit
+            else pin.computeABADerivatives(self._pin, data, q_pin, v, self._force)
+        )
         if self._gravcomp is not None:
             ddq_dq = ddq_dq + Minv @ (self.parameter_forces.passes[:, None] * self._gravcomp.force_by_q(q_pin))
         by_state, by_u = np.empty((3, 2, nv, nv)), np.empty((2, nv, nu))
         # Only quaternions and nonlinear dampers look at the acceleration; fetching it takes longer than using it.
-        ddq = data.ddq if self._rotates or self._nonlinear_damping else self._no_gravcomp
+        ddq = data.ddq if self._rotates or self._nonlinear_damping or self._implicit else self._no_gravcomp
         assemble(ddq_dq, ddq_dv, Minv, ddq, v, self.timestep, self.implicit_h, self._packed, by_state, by_u)
+        if self._implicit and nu:
+            self._add_damping_by_control(by_state, by_u)
         return by_state, by_u
+
+    def _add_damping_by_control(self, by_state: Array, by_u: Array) -> None:
+        """Where controls set how much an actuator damps."""
+        _, _, damping = self._lines(np.array(self._data.ddq), by_u.shape[2])
+        by_u -= self.implicit_h * np.tensordot(by_state[_COLUMN["tau"]], damping, axes=1)
+
+    def _implicit_derivatives(self, q_pin: Array, v: Array) -> tuple[Array, Array, Array]:
+        """Of the acceleration by q and v, but for forces; and (M + h·D)⁻¹. The acceleration is left in the data."""
+        data = self._data
+        Minv = _solve(self._implicit_inertia(q_pin, v), np.eye(len(v)))
+        a = Minv @ (self._force - self._bias(q_pin, v))
+        by_q, by_v, _ = pin.computeRNEADerivatives(self._pin, data, q_pin, v, a)
+        data.ddq = a
+        return -Minv @ by_q, -Minv @ (by_v + self.implicit_h * self._lines(a)[1]), Minv
+
+    def _implicit_inertia(self, q_pin: Array, v: Array) -> Array:
+        """M + h·D, (nv, nv)."""
+        M = np.triu(pin.crba(self._pin, self._data, q_pin))
+        M = M + np.triu(M, 1).T
+        return M + self.implicit_h * self._lines(v)[0]
+
+    def _bias(self, q_pin: Array, v: Array) -> Array:
+        return np.array(pin.nonLinearEffects(self._pin, self._data, q_pin, v))
+
+    def _lines(self, a: Array, controls: int = 0) -> tuple[Array, Array, Array]:
+        """Implicit damping of tendons and actuators, as forces were evaluated last."""
+        return line_damping(self._packed_tree, self._packed, a, controls)
 
     def _evaluate_forces(self, q: Array, v: Array, u: Array, tau: Array) -> Array:
         """Fill the force elements and Pinocchio's effective armature; return Pinocchio's configuration."""
@@ -171,6 +217,10 @@ class ExactDynamics:
         if self._nonlinear_damping:
             self._pin.armature = self._armature - self.implicit_h * self._elements.dof["dv"]
         return q_pin
+
+
+def _solve(A: Array, b: Array) -> Array:
+    return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
 
 
 _COLUMN = {"q": 0, "v": 1, "tau": 2}

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.dynamics.force_model import ForceModel
+from tangens.dynamics.force_model import ForceModel, is_implicit
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.tree import BALL
 from tangens.kernels import inline
@@ -67,10 +67,14 @@ LINE = np.dtype(
         ("control_range", np.float64, 2),
         ("force_range", np.float64, 2),
         ("winding", np.float64),  # a servo on a ball joint takes the set point nearest to where it is; else infinite
+        ("implicit", np.int64),  # whether the step treats its damping implicitly, see `implicit_damping`
+        ("clamped_by", np.int64),  # that stays explicit where the actuator force of this dof is at its limit; or -1
         # ---
         ("d_length", np.float64),  # ∂force/∂length, velocity, control
         ("d_velocity", np.float64),
         ("d_control", np.float64),
+        ("d_velocity_velocity", np.float64),  # how ∂force/∂velocity changes
+        ("d_velocity_control", np.float64),
     ]
 )
 ROW = np.dtype(
@@ -129,7 +133,9 @@ def tabulate(m: mujoco.MjModel, forces: ForceModel) -> ForceElements:
     """Pack the forces of a model, which gives the places of its joints in q and v."""
     joints = JointLayout.from_model(m)
     quat = _tabulate_quaternions(m, forces, joints)
-    return _pack((_tabulate_dofs(forces, joints), quat, *_tabulate_lines(forces, quat)))
+    line, row = _tabulate_lines(forces, quat)
+    line["implicit"] = is_implicit(m)
+    return _pack((_tabulate_dofs(forces, joints), quat, line, row))
 
 
 def _tabulate_dofs(forces: ForceModel, joints: JointLayout) -> Records:
@@ -168,6 +174,9 @@ def _tabulate_lines(forces: ForceModel, quat: Records) -> tuple[Records, Records
     rows = [_row(arm, length, quat) for arm, length in zip(arms, lengths, strict=True)]
     stop = np.cumsum([len(row) for row in rows], dtype=np.int64)
     line["start"], line["stop"] = stop - [len(row) for row in rows], stop
+    on_joint = np.concatenate([np.zeros(len(pulling), dtype=bool), (actuators.tendon < 0) & (actuators.site < 0)])
+    firsts = [int(row["dof"][0]) if len(row) else -1 for row in rows]
+    line["clamped_by"] = np.where(on_joint, np.array(firsts, dtype=np.int64), -1)
     return line, np.concatenate([np.zeros(0, dtype=ROW), *rows])
 
 

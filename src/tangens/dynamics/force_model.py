@@ -85,6 +85,20 @@ def read_forces(m: mujoco.MjModel) -> ForceModel:
     )
 
 
+def is_implicit(m: mujoco.MjModel) -> bool:
+    """Whether a model asks for implicit damping of tendons and actuators."""
+    kind = mujoco.mjtIntegrator
+    return int(m.opt.integrator) in (int(kind.mjINT_IMPLICITFAST), int(kind.mjINT_IMPLICIT))
+
+
+def mass_pattern(m: mujoco.MjModel) -> Mask:
+    """Where the mass matrix has entries, (nv, nv)."""
+    out = np.zeros((m.nv, m.nv), dtype=bool)
+    row = np.repeat(np.arange(m.nv), m.M_rownnz)
+    out[row, m.M_colind] = out[m.M_colind, row] = True
+    return out
+
+
 def effective_armature(m: mujoco.MjModel) -> Array:
     """Armature of each dof, with what actuators on its joint reflect."""
     return m.dof_armature + _reflected_on_dofs(m, m.actuator_armature)

@@ -142,7 +142,7 @@ def _levers_in_tangent_space(row: Records, first_dof: int, angle: Array) -> None
 
 @inline
 def _tendon_force(line: Any, length: float, velocity: float) -> float:
-    damping, slope, _ = _odd_polynomial(line.damper, velocity)
+    damping, slope, curvature = _odd_polynomial(line.damper, velocity)
     stretch = 0.0
     if length > line.band[1]:
         stretch = length - line.band[1]
@@ -151,6 +151,7 @@ def _tendon_force(line: Any, length: float, velocity: float) -> float:
     pull, stiffness = _polynomial(line.spring, stretch)
     line.d_length = -stiffness if stretch != 0.0 else 0.0
     line.d_velocity, line.d_control = -slope, 0.0
+    line.d_velocity_velocity, line.d_velocity_control = -curvature, 0.0
     return -pull - damping
 
 
@@ -165,4 +166,5 @@ def _actuator_force(line: Any, length: float, velocity: float, control: float) -
     line.d_length = slope * (line.gain[1] * control + line.bias[1])
     line.d_velocity = slope * (line.gain[2] * control + line.bias[2])
     line.d_control = slope * gain * control_slope
+    line.d_velocity_velocity, line.d_velocity_control = 0.0, slope * line.gain[2] * control_slope
     return force

@@ -15,7 +15,7 @@ import numpy as np
 from mujoco import mjtJoint
 from numpy.typing import NDArray
 
-from tangens.dynamics.force_model import read_forces
+from tangens.dynamics.force_model import mass_pattern, read_forces
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.spatial import Ancestry
 from tangens.dynamics.tangent_jax import difference, quat_log
@@ -98,10 +98,36 @@ class JointForces:
         wrench = jnp.hstack([jnp.cross(arm, lift), lift])
         return jnp.sum(data.cdof * (jnp.asarray(self.moves, lift.dtype) @ wrench), axis=1)
 
+    def line_damping(self, p: Values, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
+        """Return −∂(forces of tendons and actuators)/∂v (nv, nv), where M has entries: see `implicit_damping`."""
+        law, tendons, dofs = self._forces.actuators, self._forces.tendons, self._forces.dofs
+        out = jnp.zeros((self.layout.nv, self.layout.nv), q.dtype)
+        if tendons.damper.any():
+            arm, (a, b, c) = jnp.asarray(tendons.arm, q.dtype), jnp.asarray(tendons.damper, q.dtype).T
+            rate = arm @ v
+            out += (arm.T * (a + 2 * b * absolute(rate) + 3 * c * rate**2)) @ arm
+        if len(law.control):
+            arm, force, slope = self._actuator_law(data, q, v, u)
+            weight = self._gravity_compensation(p, data)
+            total = _clip(force, law.force_range) @ arm + jnp.where(dofs.gravcomp_actuated, weight, 0)
+            inside = (total > dofs.force_range[:, 0]) & (total < dofs.force_range[:, 1])
+            on_joint = (law.tendon < 0) & (law.site < 0)
+            first = np.where(on_joint, np.argmax(law.arm != 0, axis=1), 0)
+            acts = jnp.where(on_joint, inside[first], True)
+            acts &= (force > law.force_range[:, 0]) & (force < law.force_range[:, 1])
+            out -= (arm.T * jnp.where(acts, slope, 0)) @ arm
+        return jnp.where(mass_pattern(self.model), out, 0)
+
     def _actuators(self, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
         law = self._forces.actuators
         if not len(law.control):
             return jnp.zeros(self.layout.nv, q.dtype)
+        arm, force, _ = self._actuator_law(data, q, v, u)
+        return _clip(self._within_tendon_limits(force), law.force_range) @ arm
+
+    def _actuator_law(self, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> tuple[jax.Array, ...]:
+        """Return arms (n, nv), forces before they are clamped, and their slopes by velocity."""
+        law = self._forces.actuators
         length = jnp.asarray(law.length, q.dtype) @ self._coordinates(q, law.length)
         arm = self._arms(data, q)
         u = _clip(u[law.control], law.control_range)
@@ -112,7 +138,7 @@ class JointForces:
         measured = jnp.stack([jnp.ones_like(u), length, arm @ v], axis=1)
         gain, bias = (jnp.asarray(x, q.dtype) for x in (law.gain, law.bias))
         force = jnp.sum(gain * measured, axis=1) * u + jnp.sum(bias * measured, axis=1)
-        return _clip(self._within_tendon_limits(force), law.force_range) @ arm
+        return arm, force, gain[:, 2] * u + bias[:, 2]
 
     def _within_tendon_limits(self, force: jax.Array) -> jax.Array:
         """Scale the forces of actuators that together pull a tendon too much."""

@@ -29,6 +29,7 @@ from mujoco import mjtDisableBit as Off
 from numpy.typing import NDArray
 
 from tangens.dynamics.features import refuse_unsupported
+from tangens.dynamics.force_model import is_implicit
 from tangens.dynamics.forces_jax import JointForces, Values, absolute
 from tangens.dynamics.layout import JointLayout
 from tangens.dynamics.mjx_model import mjx, to_mjx
@@ -105,10 +106,14 @@ class SmoothDynamics:
         """Return the matrix and the force of M̃ (v⁺ − v) / h = f, the step's equation; M̃ holds implicit damping."""
         h = self.timestep if timestep is None else timestep
         p, (q, v, u, tau) = self._read(parameters, q=q, v=v, u=u, tau=tau)
-        inertia, force = self._equations(p, q, v, u, tau)
-        if not self._model.opt.disableflags & Off.mjDSBL_EULERDAMP:
+        model, data = self._kinematics(p, q)
+        inertia, force = self._assembled(model, data, p, q, v, u, tau)
+        implicit = is_implicit(self._model)
+        if implicit or not self._model.opt.disableflags & Off.mjDSBL_EULERDAMP:
             a, b, c = self._forces.damping(p).T
             inertia += h * jnp.diag(a + 2 * b * absolute(v) + 3 * c * v**2)
+        if implicit:
+            inertia += h * self._forces.line_damping(p, data, q, v, u)
         return inertia, force
 
     def mass_matrix(self, q: ArrayLike, parameters: Parameters | None = None) -> jax.Array:
@@ -142,7 +147,7 @@ class SmoothDynamics:
         tau: ArrayLike | None = None,
         parameters: Parameters | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Return q⁺ and v⁺ after the model's time step: semi-implicit Euler, implicit in joint damping."""
+        """Return q⁺ and v⁺ after the model's time step: semi-implicit Euler, implicit in damping."""
         inertia, force = self.equations(q, v, u, tau, parameters)
         q, v = jnp.asarray(q, force.dtype), jnp.asarray(v, force.dtype)
         v_next = v + self.timestep * solve(inertia, force, assume_a="pos")
@@ -197,6 +202,10 @@ class SmoothDynamics:
         self, p: Values, q: jax.Array, v: jax.Array, u: jax.Array, tau: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the matrix and the right-hand side of M v̇ = f."""
-        model, data = self._kinematics(p, q)
+        return self._assembled(*self._kinematics(p, q), p, q, v, u, tau)
+
+    def _assembled(
+        self, model: Any, data: Any, p: Values, q: jax.Array, v: jax.Array, u: jax.Array, tau: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         force = tau - self._bias(model, data, v) + self._forces(p, data, q, v, u)
         return self._mass_matrix(model, data).astype(q.dtype), force.astype(q.dtype)

@@ -6,7 +6,9 @@
 (7, 3)
 """
 
+from tangens.geometry.cloud_fields import CloudField, cloud_field
 from tangens.geometry.composites import Bundle, MinkowskiSum, Placed, centred, parts
+from tangens.geometry.decomposition import Decomposition, decompose
 from tangens.geometry.field_unions import ConvexPolyhedra, Difference, Moved, Union
 from tangens.geometry.geoms import from_geom, shapes_of
 from tangens.geometry.hulls import convex_hull
@@ -14,6 +16,7 @@ from tangens.geometry.mesh_clouds import CloudFit, mesh_cloud
 from tangens.geometry.oriented_points import OrientedPoints, quad_cloud
 from tangens.geometry.polytopes import PaddedPolytope, Polytope, box, corners
 from tangens.geometry.primitive_clouds import primitive_cloud
+from tangens.geometry.primitive_fits import PrimitiveFit
 from tangens.geometry.primitives import Capsule, Cone, Cylinder, Ellipsoid, HalfSpace, ellipsoid, sphere
 from tangens.geometry.shape import Shape, kind
 from tangens.geometry.signed_distances import BoxField, CylinderField, PlaneField, SegmentField
@@ -25,11 +28,13 @@ __all__ = [
     "BoxField",
     "Bundle",
     "Capsule",
+    "CloudField",
     "CloudFit",
     "Cone",
     "ConvexPolyhedra",
     "Cylinder",
     "CylinderField",
+    "Decomposition",
     "Difference",
     "Ellipsoid",
     "HalfSpace",
@@ -40,6 +45,7 @@ __all__ = [
     "Placed",
     "PlaneField",
     "Polytope",
+    "PrimitiveFit",
     "SegmentField",
     "Shape",
     "Solid",
@@ -47,8 +53,10 @@ __all__ = [
     "Union",
     "box",
     "centred",
+    "cloud_field",
     "convex_hull",
     "corners",
+    "decompose",
     "ellipsoid",
     "flat_kernels",
     "from_geom",

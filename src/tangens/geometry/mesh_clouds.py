@@ -103,7 +103,7 @@ def _quads(mesh: ClosedMesh, points: int, crease: float) -> OrientedPoints:
     remesher = needed("pynanoinstantmeshes")
     scale, middle = float(np.ptp(mesh.vertices, axis=0).max()), mesh.vertices.mean(0)
     unit = ((mesh.vertices - middle) / scale).astype(np.float32)  # it works in single precision
-    with _quiet():
+    with quiet():
         vertices, quads = remesher.remesh(
             unit, mesh.faces.astype(np.uint32), max(6, points // _QUADS_PER_CELL), creaseAngle=crease,
             deterministic=True, smooth_iter=2,
@@ -154,7 +154,7 @@ def _write(file: Path, cloud: OrientedPoints, found: CloudFit) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The remesher talks to the terminal from compiled code: close its mouth."""
     sys.stdout.flush()
     kept = os.dup(1)

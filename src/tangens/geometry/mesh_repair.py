@@ -26,14 +26,14 @@ class ClosedMesh(NamedTuple):
     """What was wrong with the mesh, and what was done about it."""
 
 
-def needed(package: str, what: str = "a point cloud of a mesh") -> Any:
-    """A package of the extra `meshes`."""
+def needed(module: str, what: str = "a point cloud of a mesh", package: str | None = None) -> Any:
+    """A module of the extra `meshes`; `package` is what brings it, where that has another name."""
     from importlib import import_module
 
     try:
-        return import_module(package)
+        return import_module(module)
     except ImportError:
-        raise MissingExtra(what, package, _EXTRA) from None
+        raise MissingExtra(what, package or module, _EXTRA) from None
 
 
 def closed_mesh(vertices: ArrayLike, faces: ArrayLike) -> ClosedMesh:

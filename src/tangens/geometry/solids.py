@@ -72,17 +72,26 @@ def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = N
 
 def hull_solid(points: ArrayLike) -> Solid:
     """The convex hull of points [m], (n, 3), with its vertices and true edges."""
-    from scipy.spatial import ConvexHull, QhullError
-
-    try:
-        hull = ConvexHull(np.asarray(points, float))
-    except (QhullError, ValueError) as error:
-        raise OptionError("the points have no convex hull with an inside: too few, or in a plane") from error
+    hull = _hull(points)
     normals, offsets = _distinct_planes(hull.equations)
     number = {int(v): i for i, v in enumerate(hull.vertices)}
     faces = jnp.asarray(normals)[None], jnp.asarray(offsets)[None], jnp.zeros((1, len(offsets)), bool)
     edges = tuple(sorted((number[a], number[b]) for a, b in _ridges(hull)))
     return Solid(jnp.asarray(hull.points[hull.vertices]), jnp.zeros(()), ConvexPolyhedra(*faces), edges)
+
+
+def hull_planes(points: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Outward normals (f, 3) and offsets (f,) [m] of the faces of a convex hull."""
+    return _distinct_planes(_hull(points).equations)
+
+
+def _hull(points: ArrayLike) -> Any:
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        return ConvexHull(np.asarray(points, float))
+    except (QhullError, ValueError) as error:
+        raise OptionError("the points have no convex hull with an inside: too few, or in a plane") from error
 
 
 def mesh_edges(faces: ArrayLike) -> Pairs:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tangens.lab import pushing
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import STAGES, Pushing, pose
+from tangens.lab.pushing import REACHES, Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
@@ -24,18 +24,18 @@ GOAL = np.array([-0.03356305, 0.29714255, 0.43654805])
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
     """Find the push, take it in `soft`, and replay it in `ncp`; also what `ncp` says of the gradient at the start."""
     problem = Pushing.of_t()
-    found = pushing.descend(problem, GOAL[None], advance=advance)
-    via = found.via[0]
+    found = pushing.descend(problem, GOAL[None], advance=advance)[0]
+    via = found.via
     path = problem.simulator().rollout(problem.start, problem.basis @ via).q
     hard = problem.replay(via, "ncp")
     return {
         "goal": GOAL,
-        "losses": found.losses[:, 0],
+        "costs": found.costs,
         "path": path,
         "ncp_path": hard,
         "error": problem.errors(path[-1], GOAL),
         "ncp_error": problem.errors(hard[-1], GOAL),
-        "first_gradient": float(found.first_gradient[0]),
+        "first_gradient": found.first_gradient,
         "ncp_gradient": pushing.gradient_at_a_distance(problem, GOAL, "ncp"),
     }
 
@@ -47,18 +47,20 @@ def draw(file: Path, result: dict[str, Any]) -> Path:
     draw_push(above, result["goal"], result["path"])
     centimetres, degrees = 100 * result["error"][0], np.rad2deg(result["error"][1])
     above.set_title(f"{centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
-    loss.semilogy(result["losses"])
-    ends = np.cumsum([stage.iterations for stage in STAGES])
-    for end, stage in zip(ends[:-1], STAGES[1:], strict=True):
-        loss.axvline(end, color="0.7", lw=0.8)
+    done = 0
+    for costs, reach in zip(result["costs"], REACHES, strict=True):
+        loss.semilogy(np.arange(len(costs)) + done, costs, ".-", color="tab:blue")
         loss.annotate(
-            "default" if stage.reach is None else f"{1e3 * stage.reach:g} mm",
-            (end + 1, 0.9 * loss.get_ylim()[1]),
+            f"{1e3 * reach:g} mm",
+            (done, costs[0]),
             rotation=90,
+            xytext=(2, -4),
             va="top",
+            textcoords="offset points",
             size=8,
         )
-    loss.set(title="Loss; contact is felt less and less far", xlabel="gradient step", ylabel="loss")
+        done += len(costs)
+    loss.set(title="Cost; contact is felt less and less far", xlabel="Gauss-Newton step", ylabel="cost")
     loss.grid(alpha=0.3)
     return save_figure(figure, file)
 

@@ -18,7 +18,7 @@ from lxml import etree
 from tangens.errors import OptionError, SceneError
 from tangens.scene.floor import add_floor, add_poses, lowest_point
 from tangens.scene.scene import Scene, keep_small_offsets
-from tangens.scene.support import check_support
+from tangens.scene.support import check_support, warn_of_integrator
 from tangens.scene.urdf import urdf_spec
 from tangens.scene.validate import check_model
 
@@ -56,6 +56,9 @@ def load(
     Raises:
         SceneError: the description is broken or not supported; the message names file, element and remedy.
 
+    Warns:
+        SceneWarning: the scene asks for an integrator that is replaced by another one.
+
     """
     file = _name_of(source)
     _check_ground(ground)
@@ -86,6 +89,7 @@ def load(
     keep_small_offsets(model)
     check_support(model, ignore, file)
     check_model(model, file)
+    warn_of_integrator(model, file)
     return Scene(model, source=file)
 
 

@@ -6,14 +6,15 @@ then it is switched off in our copy of the model. `dynamics.features` lists what
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 import mujoco
 
 from tangens.dynamics.features import SMOOTH_FEATURES, Feature, element_name, refuse, setter, where
-from tangens.errors import OptionError
+from tangens.errors import OptionError, SceneWarning
 
-__all__ = ["FEATURES", "Feature", "check_support", "element_name"]
+__all__ = ["FEATURES", "Feature", "check_support", "element_name", "warn_of_integrator"]
 
 
 def check_support(model: mujoco.MjModel, ignore: Iterable[str], file: object = None) -> None:
@@ -31,6 +32,18 @@ def check_support(model: mujoco.MjModel, ignore: Iterable[str], file: object = N
             feature.switch_off(model)
         else:
             refuse(model, feature, file)
+
+
+def warn_of_integrator(model: mujoco.MjModel, file: object) -> None:
+    """Say what a model is stepped by if that is not what it asks for."""
+    kind = mujoco.mjtIntegrator
+    instead = {
+        int(kind.mjINT_RK4): ("RK4", 'Euler\'s method, as if the scene said integrator="Euler"'),
+        int(kind.mjINT_IMPLICIT): ("implicit", "implicitfast, which leaves out the slope of Coriolis forces"),
+    }
+    if int(model.opt.integrator) in instead:
+        asked, taken = instead[int(model.opt.integrator)]
+        warnings.warn(f"{file}: the scene asks for integrator={asked!r}; steps are taken by {taken}", SceneWarning, 3)
 
 
 FEATURES = (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tangens as tg
+from tangens import robots
 from tangens.testing import check_gradients
 
 TIGHT = {"ncp": tg.Ncp(tolerance=1e-13), "lcp": tg.Lcp(tolerance=1e-13)}
@@ -86,6 +87,37 @@ class TestParameters:
         assert J["force", "v"].shape == (4, 3, 6)
 
 
+class TestOtherAnswers:
+    def test_feet_that_stick_or_slide(self) -> None:
+        """Three answers obey the laws here: cold steps from neighbouring states take one or the other."""
+        scene = robots.get("dm_walker")
+        v = [-0.18996, -0.11327, -0.32729, -0.38328, 0.18905, 0.17434, 0.38845, -0.22639, 0.50665]
+        sim, state = tg.Simulator(scene, TIGHT["ncp"]), scene.initial_state().replace(v=v)
+        out = sim.step(state)
+        other = sim.step(state.replace(q=state.q + 1e-9 * np.eye(9)[6]))
+        assert np.abs(out.state.v - other.state.v).max() > 0.1
+        assert sim.jacobian(out).determinate
+        assert not sim.jacobian(out).unique
+        assert not sim.pullback(sim.rollout(state, 1), dv=np.ones(9), wrt=()).unique
+
+    def test_a_ball_on_the_floor_has_one(self) -> None:
+        scene = _on_floor('<body pos="0 0 0.1"><freejoint/><geom size="0.1" mass="1"/></body>')
+        for speed in (0.0, 1.0):
+            assert tg.Simulator(scene, "ncp").jacobian(tg.State(scene.model.qpos0, [speed, 0, 0, 0, 0, 0])).unique
+
+    def test_a_contact_along_whose_normal_nothing_moves_bears_no_load(self) -> None:
+        """Two links side by side that overlap along the axes of their joints, as in many URDF files."""
+        scene = tg.load("""<mujoco><worldbody><geom type="box" size="0.05 0.02 0.1" pos="0 0.03 0"/>
+          <body><joint axis="0 1 0"/><geom type="box" size="0.05 0.02 0.1" pos="0 0 -0.05" mass="1"/></body>
+          </worldbody></mujoco>""")
+        state = tg.State([0.3], [0.5])
+        out = tg.Simulator(scene, "ncp").step(state)
+        assert out.solver.relaxed > 0
+        assert set(out.contacts.mode) == {"breaking"}
+        J, free = (tg.Simulator(scene, contact).jacobian(state) for contact in ("ncp", None))
+        np.testing.assert_allclose(J["v", "v"], free["v", "v"], rtol=1e-9)
+
+
 class TestSwitch:
     @pytest.mark.parametrize("model", TIGHT)
     def test_a_sliding_box_is_as_far_from_sticking_as_it_is_fast(self, model: str) -> None:
@@ -125,6 +157,27 @@ class TestSwitch:
             assert near.step == int(np.argmin(each))
             assert near.distance == min(each)
 
+    def test_a_cylinder_that_stands_flat(self) -> None:
+        """Its contacts jump along the rim with the first tilt."""
+        scene = _on_floor('<body pos="0 0 0.1"><freejoint/><geom name="can" type="cylinder" size="0.05 0.1"/></body>')
+        sim = tg.Simulator(scene, "ncp")
+        near = sim.jacobian(scene.initial_state()).switch
+        assert (near.distance, near.kind, "can" in near.where) == (0.0, "contact", True)
+        tilted = tg.State(scene.integrate(scene.model.qpos0, [0, 0, -0.003, 0.1, 0, 0]), np.zeros(6))
+        assert sim.jacobian(tilted).switch.distance > 0.1
+
+    def test_redundant_contacts_that_part_with_the_first_change(self) -> None:
+        """Two straight legs whose knees are at their limits: bend one a little, and the other one bears it all."""
+        sim = tg.Simulator(robots.get("walker2d"), TIGHT["ncp"])
+        traj = sim.rollout(sim.initial_state(), 100)
+        first = next(t for t, contacts in enumerate(traj.contacts) if contacts.force.any())
+        state = traj.state(first)
+        J = sim.jacobian(state.replace(v=state.v + 0.3 * np.random.default_rng(0).normal(size=9)))
+        assert (J.switch.distance, J.switch.kind) == (0.0, "contact")
+        box = tg.Simulator(_on_floor(BOX), TIGHT["ncp"])
+        pressed = box.initial_state().replace(v=[0, 0, -0.1, 0, 0, 0])
+        assert box.jacobian(pressed).switch.distance > 1e-3  # four corners of one box agree
+
     def test_models_without_switches_say_so(self) -> None:
         sim = tg.Simulator(tg.scenes.arm())
         assert sim.jacobian(sim.initial_state()).switch.distance == np.inf
@@ -155,3 +208,18 @@ def test_a_ball_that_does_not_bounce_lands_on_the_floor_from_any_gap(model: str,
     scene = _on_floor(f'<body pos="0 0 {0.1 + gap}"><freejoint/><geom size="0.1" mass="1"/></body>')
     J = tg.Simulator(scene, TIGHT[model]).jacobian(tg.State(scene.model.qpos0, [0, 0, -0.1, 0, 0, 0]), wrt=("q",))
     assert J["v", "q"][2, 2] * scene.timestep == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-16, 1e-13, 5e-11, 1e-10])
+def test_an_impact_at_the_very_beginning_of_a_step_is_cut_there(gap: float) -> None:
+    """Where it ends, and how that changes, is what it is for an impact a moment later."""
+    scene = tg.load("""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 0.1">
+      <joint type="slide" axis="0 0 1"/><geom size="0.1" mass="1"/></body></worldbody></mujoco>""")
+    sim = tg.Simulator(scene.replace(restitution=0.8), tg.Lcp(bounce="resolved"))
+    here, later = (sim.step(tg.State([x], [-1.0])) for x in (gap, 1e-8))
+    assert here.state.v[0] == pytest.approx(later.state.v[0], abs=1e-6)
+    ours, reference = (sim.jacobian(out, wrt=("q", "v", "tau", "size")) for out in (here, later))
+    for key, block in reference.items():
+        np.testing.assert_allclose(ours[key], block, rtol=1e-5, atol=1e-9, err_msg=str(key))
+    assert ours["q", "q"][0, 0] < -0.7
+    assert sim.jacobian(here).switch.distance >= 0.0

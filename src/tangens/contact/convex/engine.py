@@ -7,15 +7,15 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
-import mujoco
 import numpy as np
 
 from tangens.collision.scene_manifold import Choices
 from tangens.contact.convex.model import ConvexModel, described_geoms
 from tangens.contact.convex.options import Convex
+from tangens.contact.geom_pairs import refuse_sizes
 from tangens.contact.jax_engine import JaxEngine
 from tangens.contact.structure import structure
-from tangens.errors import NotDifferentiable, SceneError
+from tangens.errors import SceneError
 from tangens.geometry.solids import Solid
 from tangens.scene import Scene
 
@@ -78,11 +78,4 @@ class ConvexEngine(JaxEngine):
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""
-        if "size" not in wrt:
-            return
-        m = self.scene.shared_model
-        for g, name in enumerate(self.scene.geom_names):
-            if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH or name in self.scene.shapes:
-                raise NotDifferentiable(
-                    f"'convex' cannot be differentiated by size: the shape of geom {name!r} does not come from its size"
-                )
+        refuse_sizes(self.contact.name, self.scene, wrt)

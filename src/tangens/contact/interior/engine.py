@@ -7,15 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 
+from tangens.contact.geom_pairs import refuse_sizes
 from tangens.contact.interior.model import InteriorModel
 from tangens.contact.interior.options import InteriorContact
 from tangens.contact.jax_engine import JaxEngine
 from tangens.contact.rules import GradientRule, Relaxed
 from tangens.contact.structure import structure
-from tangens.errors import NotDifferentiable
 from tangens.geometry import kind
 from tangens.scene import Scene
 
@@ -65,12 +64,4 @@ class InteriorEngine(JaxEngine):
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""
-        if "size" not in wrt:
-            return
-        m = self.scene.shared_model
-        for g, name in enumerate(self.scene.geom_names):
-            if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH or name in self.scene.shapes:
-                raise NotDifferentiable(
-                    f"{self.contact.name!r} cannot be differentiated by size: the shape of geom {name!r} does not "
-                    "come from its size"
-                )
+        refuse_sizes(self.contact.name, self.scene, wrt)

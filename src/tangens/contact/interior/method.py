@@ -46,10 +46,11 @@ _ROUNDING = 1e-14
 _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 """Most that an iteration turns a body [rad], changes α and brings ε towards zero, relative."""
 _TINY = 1e-300
-_PATIENCE = 40
-"""Iterations for the first guess: steps take 7 to 15 on average, so by then it has jammed."""
-_LESS, _MORE = 0.1, 5.0
-"""Slacks and forces of the second guess, over those of the first."""
+_PATIENCE = (40, 60)
+"""Iterations after which the first and the second guess are given up: steps take 7 to 15 on average."""
+_GUESSES = ((1.0, 1.0), (0.3, 0.3), (0.1, 5.0))
+"""Slacks and forces of the guesses, over those of the first. Between two walls that it does not touch, the first
+guess's forces turn a peg so far that it jams; an impact wants larger ones."""
 _RELIEF, RESORTS, _RESORT = 100.0, 2, 40
 """As a last resort, ρ grows by this factor, so many times, and so many iterations are spent on it."""
 
@@ -110,14 +111,17 @@ def solve(
         return (walk.k <= most + jnp.where(most > 0, resorts * _RESORT, 0)) & ~walk.here.converged
 
     def iterate(walk: _Walk) -> _Walk:
-        relief = _RELIEF ** jnp.maximum(walk.tries - 1.0, 0.0)
+        relief = _RELIEF ** jnp.maximum(walk.tries - len(_PATIENCE), 0.0)
         here = look(walk.x, relief, walk.here.residual)
         path = path_from(relieved(problem, relief).ends, _another(guess, walk.tries), counts_rows)
         x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here, path))
-        # Without time for a second guess, a last resort is next.
-        ends = jnp.where(walk.tries == 0, jnp.minimum(most, _PATIENCE), most + (walk.tries - 1) * _RESORT)
-        following = jnp.where((walk.tries == 0) & (most <= _PATIENCE), 2, walk.tries + 1)
-        tries = jnp.where((walk.k + 1 == ends) & ~here.converged, following, walk.tries)
+        # Without time for another guess, a last resort is next.
+        resort, patience = len(_PATIENCE) + 1, jnp.asarray(_PATIENCE)
+        ends = jnp.where(walk.tries < resort - 1, patience[jnp.minimum(walk.tries, resort - 2)], most)
+        ends = jnp.minimum(ends, most) + jnp.maximum(walk.tries - resort + 1, 0) * _RESORT
+        following = jnp.where((walk.tries < resort) & (ends == most), resort, walk.tries + 1)
+        over = (walk.k + 1 == ends) & ~here.converged & (following < resort + resorts)
+        tries = jnp.where(over, following, walk.tries)
         x = _chosen(tries == walk.tries, x, _another(guess, tries))
         return _Walk(x, tries, walk.k + 1, here._replace(iterations=walk.k))
 
@@ -191,8 +195,8 @@ def _bounds(goal: StepProducts) -> StepProducts:
 
 
 def _another(x: Iterate, number: Array) -> Iterate:
-    """Another guess for odd numbers: slacks nearer to zero, larger forces."""
-    less, more = jnp.where(number % 2 == 1, _LESS, 1.0), jnp.where(number % 2 == 1, _MORE, 1.0)
+    """The guesses in turn: slacks nearer to zero, smaller or larger forces."""
+    less, more = jnp.asarray(_GUESSES)[number % len(_GUESSES)]
 
     def of(u: Unknowns) -> Unknowns:
         grown = u.growth._replace(slack=less * u.growth.slack)

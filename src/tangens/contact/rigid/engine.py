@@ -27,16 +27,17 @@ from tangens.contact.rigid.gradients.linearization import (
     linearize,
     reverse,
 )
+from tangens.contact.rigid.gradients.other_answers import other_answer
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces
 from tangens.contact.rigid.gradients.relief import add_relief_slopes, by_constraint, relief_of
-from tangens.contact.rigid.gradients.switches import nearest_switch
-from tangens.contact.rigid.memory.tape import RELAXED, Solved, gaps_of, inputs_of, read_tape
+from tangens.contact.rigid.gradients.switches import first_to_part, nearest_switch, tilts_of
+from tangens.contact.rigid.memory.tape import RELAXED, Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.problem.contact_problem import BOX, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
 from tangens.contact.rigid.step import step as compiled_step
-from tangens.contact.rules import ComplementarityAware, ContinuousBounce, FixedContacts, GradientRule, Randomized
+from tangens.contact.rules import ComplementarityAware, ContinuousBounce, Exact, FixedContacts, GradientRule, Randomized
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step, Switch
@@ -147,8 +148,21 @@ class RigidEngine(HostEngine):
         with self.scratch() as scratch:
             solved = self.solved(tape.memory)
             namer = partial(_block_name, scratch.model, Constraints(self.scene.shared_model), solved.contacts)
-            near, _ = nearest_switch(scratch.addresses, tape.memory, solved, self._options.correction_speed, namer)
+            m, fastest = scratch.model, self._options.correction_speed
+            tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, tape.memory))
+            near, _ = nearest_switch(scratch.addresses, tape.memory, solved, fastest, tilts, namer)
+            try:
+                lin, _ = self.linearize(scratch, tape.memory, Exact(), with_u=False, with_turn=False)
+            except NotDifferentiable:
+                return near
+            if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
+                near = Switch(0.0, "contact", namer(solved.blocks[b]))
         return near
+
+    def has_other_answers(self, tape: Any) -> bool:
+        """Whether the laws allow another v⁺ in the step that left the tape."""
+        with self.scratch() as scratch:
+            return bool(other_answer(scratch.addresses, tape.memory))
 
     def differentiate(
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
@@ -255,7 +269,7 @@ class RigidEngine(HostEngine):
             if name in inputs:
                 inputs[name][0] = slope
         force = {name: J["force", name] for name in wrt} if with_force else None
-        return Jacobian(inputs, force, J.unique, tape.report)
+        return Jacobian(inputs, force, J.determinate, tape.report)
 
     # ------------------------------------------------------------------ what derivatives are made of
 

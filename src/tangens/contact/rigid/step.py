@@ -55,7 +55,8 @@ def step(
     _take_free_velocity(table, w)
     read_contacts(table, w.contacts)
     set_contact_targets(model, kin, w)
-    impulses, iterations, error, method = _solve_contacts(model, kin, w, guess, relief)
+    after = np.empty((kin.v.shape[0], 6))
+    impulses, iterations, error, method = _solve_contacts(model, kin, w, guess, relief, after)
     nb, n = w.counts[0], w.counts[1]
     signorini, cone, dissipation = violations(w.blocks[:nb], w.impulse, w.sigma)
     yield_to_limits(w.G[: n * n].reshape(n, n), w.blocks[:nb])
@@ -65,7 +66,7 @@ def step(
     _report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
     return (
         out, record(table, model, w, relief.shape[0] > 0), write_guess(model, w, impulses),
-        outruns(table, model, kin, w.v_next), iterations, error, signorini, cone, dissipation,
+        outruns(table, model, kin, after), iterations, error, signorini, cone, dissipation,
         method,
     )  # fmt: skip
 
@@ -79,16 +80,17 @@ def _take_free_velocity(table: IntArray, w: Workspace) -> None:
 
 @subroutine
 def _solve_contacts(
-    model: Model, kin: Kinematics, w: Workspace, guess: Array, relief: Array
+    model: Model, kin: Kinematics, w: Workspace, guess: Array, relief: Array, after: Array
 ) -> tuple[Array, int, float, int]:
     """Find v⁺: solve for those who take part, add whom the answer violates, and again, until nobody joins.
 
-    Returns the impulses by contact and constraint, iterations, residual and method.
+    Leaves the bodies' velocities at v⁺ in `after`. Returns the impulses by contact and constraint, iterations, residual
+    and method.
     """
     nc, ns, nv = w.contacts.shape[0], model.specs.shape[0], kin.v.shape[0]
     tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
     impulses, limits = np.zeros(3 * nc + 6 * ns), np.zeros(2 * ns, dtype=np.int64)
-    before, after = np.empty((nv, 6)), np.empty((nv, 6))
+    before = np.empty((nv, 6))
     everyone = relief.shape[0] > 0
     if not everyone:
         relief = np.zeros_like(impulses)

@@ -74,7 +74,8 @@ class SoftEngine(JaxEngine):
 
     def key(self) -> tuple[Hashable, ...]:
         """What two scenes have in common that can share a model and its compiled functions."""
-        contact, shapes = self.contact, tuple(None if g is None else len(g.probes) for g in self.table.geoms)
+        contact = self.contact
+        shapes = tuple(None if g is None else (g.kind, len(g.probes), len(g.points)) for g in self.table.geoms)
         return (
             structure(self.scene.shared_model),
             shapes,

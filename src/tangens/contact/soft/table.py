@@ -1,8 +1,9 @@
 """Which probes are tested against which surface, in groups that are computed in one go.
 
 A pair of geoms gives one or two rows: the probes of one geom against the surface of the other, and the other way round.
-Rows with arrays of the same lengths form a group. Lists of points are numbers, not structure: scenes whose geoms have
-other shapes, but as many points, share what is compiled, and a batch may have many shapes.
+Rows of one kind form a group, if not too much of it is there only to make lists equally long. Lists of points are
+numbers, not structure: scenes whose geoms have other shapes, but as many points, share what is compiled, and a batch
+may have many shapes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, bucket, padded
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int_]
+
+_FILLING = 4096
+"""Planes that a group may look at in vain: some ten µs, as long as a group of its own takes to start."""
 
 
 class Group(NamedTuple):
@@ -39,6 +43,36 @@ class Group(NamedTuple):
     pair: Ints
 
 
+class Row(NamedTuple):
+    """The probes of one geom against the surface of another, with lengths of the lists that hold them."""
+
+    probes: int
+    points: int
+    probe: int
+    surface: int
+    pair: int
+
+    @property
+    def cost(self) -> int:
+        """Planes that are looked at."""
+        return self.probes * max(1, self.points)
+
+
+def merged(rows: list[Row]) -> list[list[Row]]:
+    """Rows of one kind in groups, each filled up to its longest lists: few groups compile and start fast."""
+    found = list[list[Row]]()
+    for row in sorted(rows, key=lambda row: (-row.cost, row.pair)):
+        for group in found:
+            probes, points = (max(r[k] for r in (*group, row)) for k in (0, 1))
+            filled = probes * max(1, points) * (len(group) + 1)
+            if filled - sum(r.cost for r in (*group, row)) <= _FILLING:
+                group.append(row)
+                break
+        else:
+            found.append([row])
+    return found
+
+
 class SoftTable:
     """The rows of a scene. Fixed structure."""
 
@@ -53,21 +87,29 @@ class SoftTable:
         self.groups = self._group()
 
     def _group(self) -> tuple[Group, ...]:
-        rows: dict[tuple[str, str, str, bool], list[tuple[int, ...]]] = defaultdict(list)
+        rows: dict[tuple[str, bool], list[Row]] = defaultdict(list)
         for pair, (one, two) in enumerate(self.pairs.tolist()):
             for probe, surface in self._directions(one, two):
                 a, b = self._known(probe), self._known(surface)
-                probes, at = self._probes(probe)
-                points, where = self._points(surface) if b.kind == "cloud" else ("", 0)
-                key = (b.kind, probes, points, a.kind == "segment")
-                rows[key].append((at, where, probe, surface, pair))
-        groups = []
-        for (kind, probes, points, is_round), members in rows.items():
-            at, where, probe_geom, surface_geom, pair_of = np.array(members).T
-            groups.append(
-                Group(kind, probes, at, points, where, is_round, probe_geom, surface_geom, pair_of)  # type: ignore[arg-type]
-            )
-        return tuple(groups)
+                is_round = a.kind == "segment"
+                # a cloud looks twice where probes are round; other surfaces take probes with and without a radius
+                key = (b.kind, is_round if b.kind == "cloud" else True)
+                lengths = bucket(len(a.probes)), bucket(len(b.points)) if b.kind == "cloud" else 0
+                rows[key].append(Row(*lengths, probe, surface, pair))
+        return tuple(
+            self._made(kind, is_round, alike)  # type: ignore[arg-type]
+            for (kind, is_round), members in rows.items()
+            for alike in merged(members)
+        )
+
+    def _made(self, kind: Kind, is_round: bool, rows: list[Row]) -> Group:
+        probes, points = (max(column) for column in list(zip(*rows, strict=True))[:2])
+        probe_at = [self._probes(row.probe, probes) for row in rows]
+        point_at = [self._points(row.surface, points) if points else 0 for row in rows]
+        probe_geom, surface_geom, pair = np.array([row[2:] for row in rows]).T
+        names = f"probes_{probes}", f"points_{points}" if points else ""
+        at = np.array(probe_at), np.array(point_at)
+        return Group(kind, names[0], at[0], names[1], at[1], is_round, probe_geom, surface_geom, pair)
 
     def _known(self, geom: int) -> SoftGeom:
         found = self.geoms[geom]
@@ -85,21 +127,18 @@ class SoftTable:
             return [(two, one)]
         return [(one, two), (two, one)]
 
-    def _probes(self, geom: int) -> tuple[str, int]:
-        probes = self._known(geom).probes
-        length = bucket(len(probes))
-        return self._kept(f"probes_{length}", geom, padded(probes, length))
+    def _probes(self, geom: int, length: int) -> int:
+        return self._kept(f"probes_{length}", geom, padded(self._known(geom).probes, length))
 
-    def _points(self, geom: int) -> tuple[str, int]:
+    def _points(self, geom: int, length: int) -> int:
         g = self._known(geom)
-        length = bucket(len(g.points))
         points, bias = padded(g.points, length)
         return self._kept(f"points_{length}", geom, (points, padded(g.normals, length)[0], bias))
 
-    def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> tuple[str, int]:
+    def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> int:
         stack = self._stacks[name]
         stack.setdefault(geom, arrays)
-        return name, list(stack).index(geom)
+        return list(stack).index(geom)
 
     def clouds(self) -> dict[str, tuple[Array, ...]]:
         """Lists of points, stacked by length: probes and their logits' bias; points, normals and bias."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
 from tangens.dynamics import tree_solve
+from tangens.dynamics.implicit_damping import LineDamping, evaluate_lines, has_implicit_lines, set_line_damping
 from tangens.kernels import subroutine
 
 Array = NDArray[np.float64]
@@ -27,10 +28,24 @@ def set_free_velocity(model: Model, kin: Kinematics, v_free: Array, L: Array, d:
         damper, speed = dofs[i].damper, abs(v[i])
         extra[i] = model.implicit_h * (damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed)
         v_free[i] = h * (passive[i] + actuation[i] - bias[i] + tau[i])
-    tree_solve.factor(dofs, model.column, kin.M, extra, L, d)
+    M = _with_implicit_lines(model, kin) if has_implicit_lines(model.elements) else kin.M
+    tree_solve.factor(dofs, model.column, M, extra, L, d)
     tree_solve.solve(dofs, model.column, L, d, v_free)
     for i in range(nv):
         v_free[i] += v[i]
+
+
+@subroutine
+def _with_implicit_lines(model: Model, kin: Kinematics) -> Array:
+    """M with h·D of tendons and actuators, where the scene asks for `implicitfast`."""
+    dofs, column, nv, M = model.dofs, model.column, kin.v.shape[0], kin.M.copy()
+    evaluate_lines(model.elements, kin.q, kin.v, kin.u, kin.tau, kin.actuation)
+    lines = LineDamping(np.empty((nv, nv)), np.empty((nv, nv)), np.empty((nv, 0)))
+    set_line_damping(dofs, column, model.elements, kin.v, lines)
+    for k in range(nv):
+        for e in range(dofs[k].address, dofs[k].address + dofs[k].count):
+            M[e] += model.implicit_h * lines.D[k, column[e]]
+    return M
 
 
 @subroutine

@@ -65,33 +65,40 @@ def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bo
     for g in range(gap.shape[0]):
         if chosen[g]:
             gap[g] = max(gap[g], _NEAR + _AHEAD * reach[g])
-    share_gaps(table)
+    _share_gaps(table, model)
 
 
 @subroutine
-def outruns(table: IntArray, model: Model, kin: Kinematics, v_next: Array) -> bool:
-    """Whether some geom moves further at v⁺ than it has looked for contacts."""
-    gap, reach = take(table, GEOM_GAP), np.zeros(model.geoms.shape[0])
-    add_reach(model, kin, v_next, reach)
-    return bool((reach > gap).any())
+def outruns(table: IntArray, model: Model, kin: Kinematics, after: Array) -> bool:
+    """Whether some geom moves further than it has looked for contacts; `after` are the bodies' velocities at v⁺."""
+    gap, beyond = take(table, GEOM_GAP), False
+    for g in range(gap.shape[0]):
+        beyond = beyond or model.h * geom_speed(model, kin, g, after) > gap[g]
+    return beyond
 
 
 @subroutine
 def add_reach(model: Model, kin: Kinematics, v: Array, reach: Array) -> None:
     """How far no point of a geom moves within the step at a velocity; the larger of that and what `reach` holds [m]."""
-    dofs, bodies, geoms, com, xpos = model.dofs, model.bodies, model.geoms, kin.com, kin.geom_xpos
-    nv = dofs.shape[0]
+    nv = v.shape[0]
     before, after = np.empty((nv, 6)), np.empty((nv, 6))
-    propagate_velocities(dofs, kin.cdof, v, before, after)
-    for g in range(geoms.shape[0]):
-        body = bodies[geoms[g].body]
-        k = body.last_dof
-        if k >= 0:
-            x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
-            a, b, c = after[k, 0], after[k, 1], after[k, 2]
-            vx, vy, vz = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
-            speed = math.sqrt(vx * vx + vy * vy + vz * vz) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
-            reach[g] = max(reach[g], model.h * speed)
+    propagate_velocities(model.dofs, kin.cdof, v, before, after)
+    for g in range(reach.shape[0]):
+        reach[g] = max(reach[g], model.h * geom_speed(model, kin, g, after))
+
+
+@inline
+def geom_speed(model: Model, kin: Kinematics, g: int, after: Array) -> float:
+    """No point of a geom is faster than this; `after` are the bodies' velocities [m/s]."""
+    geoms, com, xpos = model.geoms, kin.com, kin.geom_xpos
+    body = model.bodies[geoms[g].body]
+    k = body.last_dof
+    if k < 0:
+        return 0.0
+    x, y, z = xpos[g, 0] - com[body.root, 0], xpos[g, 1] - com[body.root, 1], xpos[g, 2] - com[body.root, 2]
+    a, b, c = after[k, 0], after[k, 1], after[k, 2]
+    vx, vy, vz = after[k, 3] + b * z - c * y, after[k, 4] + c * x - a * z, after[k, 5] + a * y - b * x
+    return math.sqrt(vx * vx + vy * vy + vz * vz) + geoms[g].radius * math.sqrt(a * a + b * b + c * c)
 
 
 @inline
@@ -99,13 +106,18 @@ def _set_margins(table: IntArray, model: Model, reach: Array) -> None:
     gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
     for g in range(gap.shape[0]):
         gap[g] = min(most, _NEAR + _AHEAD * reach[g])
-    share_gaps(table)
+    _share_gaps(table, model)
 
 
 @kernel(ints(2))
 def share_gaps(table: IntArray) -> None:
     """Let bodies and explicit pairs look as far as their geoms do."""
-    model, gap = open_model(table, 0.0, 0.0, 0.0), take(table, GEOM_GAP)
+    _share_gaps(table, open_model(table, 0.0, 0.0, 0.0))
+
+
+@subroutine
+def _share_gaps(table: IntArray, model: Model) -> None:
+    gap = take(table, GEOM_GAP)
     margin, pair_gap, pair = take(table, BODY_MARGIN), take(table, PAIR_GAP), take(table, PAIR_GEOMS).view(np.int64)
     margin[:] = 0.0
     for g in range(gap.shape[0]):

@@ -25,6 +25,7 @@ from tangens.contact.rigid.gradients.linearization import apply_B
 from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
+from tangens.dynamics.implicit_damping import LineDamping, evaluate_lines, has_implicit_lines, set_line_damping
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
 
@@ -107,6 +108,11 @@ def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Arra
         damper, speed = dofs[i].damper, abs(v[i])
         slope = damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed if model.implicit_h else 0.0
         R[i] = kin.passive[i] + kin.actuation[i] - kin.bias[i] + kin.tau[i] - slope * (w.v_next[i] - v[i])
+    if has_implicit_lines(model.elements):
+        evaluate_lines(model.elements, kin.q, v, kin.u, kin.tau, kin.actuation)
+        lines = LineDamping(np.empty((nv, nv)), np.empty((nv, nv)), np.empty((nv, 0)))
+        set_line_damping(dofs, model.column, model.elements, v, lines)
+        R -= lines.D @ (w.v_next - v)
     r = 0
     for b in range(w.blocks.shape[0]):
         block = w.blocks[b]

@@ -35,6 +35,7 @@ from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, SLI
 from tangens.dynamics import tree_solve
 from tangens.dynamics.force_elements import ACTUATOR, unpack
 from tangens.dynamics.forces import evaluate_forces
+from tangens.dynamics.implicit_damping import LineDamping, has_implicit_lines, set_line_damping
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.dynamics.rnea_derivatives import add_rnea_derivatives
 from tangens.dynamics.tangent import integrate_rows, pull_back_integration
@@ -333,3 +334,9 @@ def _add_joint_forces(model: Model, kin: Kinematics, a: Array, R: Array, R_u: Ar
                 R[1, own, row[j].dof] += arm * pull.d_velocity * row[j].moment
             if pull.kind == ACTUATOR and R_u.shape[1]:
                 R_u[own, pull.control] += arm * pull.d_control
+    if has_implicit_lines(model.elements):
+        nv = v.shape[0]
+        lines = LineDamping(np.empty((nv, nv)), np.empty((nv, nv)), np.empty((nv, R_u.shape[1])))
+        set_line_damping(dofs, column, model.elements, a, lines)
+        R[1] += implicit_h * (lines.D - h * lines.by_v)
+        R_u -= implicit_h * h * lines.by_u

@@ -1,7 +1,9 @@
 """How far a step is from the nearest switch of its contact laws: there, its derivative is another one.
 
 Distances are velocities [m/s, rad/s], so that all laws share one scale: of a gap that stays open or a contact that
-slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity.
+slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity. A cylinder
+that stands flat on a plane touches it at points that jump along its rim when it tilts: its distance from that is the
+angular velocity that would bring it there within the step.
 """
 
 from __future__ import annotations
@@ -9,25 +11,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.assembly.every_row import every_row
+from tangens.contact.rigid.gradients.linearization import Linearization, apply_B
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, CONTACT, DRY, EQUALITY, LIMIT, SLIDING
 from tangens.results import NO_SWITCH, Switch
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
 
 _NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
+_PLANE, _CYLINDER = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_CYLINDER)
+_AGREES = 1e-6  # equations that differ by no more, relative to the largest, say the same
 _FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
 """What a block is called."""
+Tilts = Array
+"""Of each contact of a plane and a cylinder, the sine of the angle by which the cylinder tilts; else infinite."""
 
 
 def nearest_switch(
-    table: IntArray, tape: Array, solved: Solved, fastest: float, name_of: Namer
+    table: IntArray, tape: Array, solved: Solved, fastest: float, tilts: Tilts, name_of: Namer
 ) -> tuple[Switch, int | None]:
     """The nearest switch of the step on a tape, and the block of its problem that has it, if it took part.
 
@@ -41,6 +50,10 @@ def nearest_switch(
         for distance, kind in _of_block(block, solved, float(tape[CORRECTION]), fastest):
             if distance < near.distance:
                 near, owner, who = Switch(distance, kind, ""), b, block
+        source, is_open = int(block["source"]), block["mode"] == BREAKING
+        jump = max(float(solved.sigma[block["start"]]) if is_open else 0.0, _until_flat(tilts, source, solved.h))
+        if jump < near.distance:
+            near, owner, who = Switch(jump, "contact", ""), b, block
     part = {(int(block["source"]), float(block["sign"])) for block in solved.blocks}
     for block in blocks:
         if block["kind"] in _NAMES and (int(block["source"]), float(block["sign"])) not in part:
@@ -51,6 +64,38 @@ def nearest_switch(
             if distance < near.distance:
                 near, owner, who = Switch(max(distance, 0.0), _NAMES[int(block["kind"])], ""), None, block
     return (near if who is None else near._replace(where=name_of(who))), owner
+
+
+def first_to_part(lin: Linearization, solved: Solved) -> int | None:
+    """A block that gives way with the first change of q: its rows and those of others contradict each other then.
+
+    Redundant contacts of one rigid body agree, however it moves. Those of two straight legs that a joint limit holds do
+    not: bend one, and the other one bears it all.
+    """
+    if not len(lin.active):
+        return None
+    asked = lin.K[0].copy()
+    apply_B(lin.slide, asked)
+    left_over = np.abs(asked - lin.A @ (lin.A_inverse @ asked)).max(axis=1)
+    worst = int(left_over.argmax())
+    if left_over[worst] <= _AGREES * np.abs(asked).max():
+        return None
+    row = int(lin.active[worst])
+    return int(np.flatnonzero(solved.blocks["start"] <= row)[-1])
+
+
+def tilts_of(m: mujoco.MjModel, contacts: Records, rotations: Array) -> Tilts:
+    """Of the contacts of a step, given the rotations of all geoms, (ngeom, 9)."""
+    out = np.full(len(contacts), np.inf)
+    for c, contact in enumerate(contacts):
+        one, two = contact["geom"]
+        if (m.geom_type[one], m.geom_type[two]) == (_PLANE, _CYLINDER):
+            out[c] = np.linalg.norm(np.cross(rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)[:, 2]))
+    return out
+
+
+def _until_flat(tilts: Tilts, source: int, h: float) -> float:
+    return float(tilts[source]) / h if source >= 0 else math.inf
 
 
 def _moves(row: Array, J: Array) -> bool:

@@ -7,7 +7,8 @@ ends jumps with the number of steps it took to get there. Here a step is cut at 
 
 S is the engine's own step with a duration of its own; the impact itself takes none, or as good as none. Derivatives are
 those of this very map: when the start changes by dx, the impact comes later by dc = −n·S_x·dx / n·S_c, with the
-normal's row n, and the first piece lasts longer, the last one shorter.
+normal's row n, and the first piece lasts longer, the last one shorter. Bodies that meet at the very beginning of a step
+have a first piece too, which takes no time: only its derivative counts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ from tangens.contact.rigid.gradients.placement import gap_by_placement
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rules import GradientRule
 from tangens.errors import NotDifferentiable
-from tangens.results import Contacts, Jacobian, Owner, SolverReport, Step
+from tangens.results import Contacts, Jacobian, Owner, SolverReport, Step, Switch
 
 if TYPE_CHECKING:
     from tangens.contact.rigid.options import RigidContact
@@ -41,20 +43,24 @@ _IMPACTS = 20  # within one step; what follows is left to the last piece
 _REFINEMENTS = 30
 _EXACT = 1e-14  # [m]
 _INSTANT = 1e-12  # the duration of an impact [s]
+_APPROACHES = 1e-6  # slower than this, bodies that touch do not meet [m/s]
 
 
 class Piece(NamedTuple):
-    """A part of a time step. A flight has the row of the normal that meets at its end."""
+    """A part of a time step. A flight has the row of the normal that meets at its end, and an arrival its rates."""
 
     duration: float
     out: Step
+    """Of an arrival, which leaves all as it is, the step after it."""
     normal: Array | None = None
     gap_slopes: Mapping[str, Array] = MappingProxyType({})
     """Of that gap, by parameters that move it even where nothing else does."""
     is_impact: bool = False
+    rates: Array | None = None
+    """Of an arrival: (v, acceleration), what a longer one would make of (q, v), shape (2, nv)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Piece, (self.duration, self.out, self.normal, dict(self.gap_slopes), self.is_impact)
+        return Piece, (self.duration, self.out, self.normal, dict(self.gap_slopes), self.is_impact, self.rates)
 
 
 class ResolvedImpacts(RigidEngine):
@@ -88,10 +94,16 @@ class ResolvedImpacts(RigidEngine):
             if name in total:
                 total[name][k] = np.eye(nv)
         elapsed: dict[str, Array] = {name: np.zeros(block.shape[2:]) for name, block in total.items()}
-        unique = True
+        determinate = True
         for piece in tape:
+            if piece.rates is not None:
+                for name, before in total.items():
+                    change = -_meets_later(piece, name, before) / (piece.normal @ piece.rates[0])
+                    elapsed[name] = elapsed[name] + change
+                    total[name] = before + np.multiply.outer(piece.rates, change)
+                continue
             own = super().differentiate(scratch, piece.out.tape, tuple(dict.fromkeys(("q", "v", *wrt))), False, rule)
-            unique = unique and own.unique
+            determinate = determinate and own.determinate
             by_duration = self._by_duration(scratch, piece, rule)
             for name, before in total.items():
                 after = np.stack([
@@ -104,12 +116,20 @@ class ResolvedImpacts(RigidEngine):
                 elif piece.normal is None:
                     change = -elapsed[name]
                 else:
-                    later = np.tensordot(piece.normal, after[0], axes=1)
-                    later = later + piece.gap_slopes.get(name, 0.0)
-                    change = -later / (piece.normal @ by_duration[0])
+                    change = -_meets_later(piece, name, after) / (piece.normal @ by_duration[0])
                     elapsed[name] = elapsed[name] + change
                 total[name] = after + np.multiply.outer(by_duration, change)
-        return Jacobian(total, None, unique, _worst(tape))
+        return Jacobian(total, None, determinate, _worst(tape))
+
+    def switch(self, tape: Any) -> Switch:
+        """The nearest switch of any piece."""
+        return min(
+            (super(ResolvedImpacts, self).switch(piece.out.tape) for piece in tape), key=lambda near: near.distance
+        )
+
+    def has_other_answers(self, tape: Any) -> bool:
+        """Whether the laws allow another v⁺ in any piece."""
+        return any(super(ResolvedImpacts, self).has_other_answers(piece.out.tape) for piece in tape)
 
     def carry_back(
         self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
@@ -122,7 +142,7 @@ class ResolvedImpacts(RigidEngine):
         return {
             name: np.tensordot(cotangent.q, J["q", name], axes=1) + np.tensordot(cotangent.v, J["v", name], axes=1)
             for name in names
-        }, J.unique
+        }, J.determinate
 
     def _by_duration(self, scratch: RigidScratch, piece: Piece, rule: GradientRule) -> Array:
         """∂(q⁺, v⁺)/∂h of a piece, shape (2, nv)."""
@@ -139,7 +159,16 @@ class ResolvedImpacts(RigidEngine):
         left, undo, pieces = self._h, self._options.correction, list[Piece]()
         for _ in range(_IMPACTS):
             out = self.solve_for(scratch, x, guess, left, undo)
-            met = None if out.failed else _first_met(self._normals(scratch), out.state.v, left)
+            normals = self._normals(scratch)
+            if not out.failed and (there := _already_there(normals, x.v)) is not None:
+                rates = np.stack([x.v, _acceleration(scratch)])
+                slopes = self._gap_slopes(scratch, int(there[0]))
+                impact = self.solve_for(scratch, x, guess, _INSTANT, 0.0)
+                pieces += [Piece(0.0, impact, there[4:].copy(), slopes, rates=rates)]
+                pieces += [Piece(_INSTANT, impact, is_impact=True)]
+                x, guess = x._replace(q=impact.state.q, v=impact.state.v), impact.guess
+                continue
+            met = None if out.failed else _first_met(normals, out.state.v, left)
             flight = None if met is None else self._until_contact(scratch, x, guess, *met, left)
             if flight is None:
                 pieces.append(Piece(left, out))
@@ -195,6 +224,7 @@ class ResolvedImpacts(RigidEngine):
 
     def _contacts(self, pieces: Sequence[Piece]) -> Contacts:
         """Those of all pieces; forces are impulses over the whole step, so they add up."""
+        pieces = [piece for piece in pieces if piece.rates is None]
         parts = [piece.out.contacts for piece in pieces]
         shares = [piece.duration / self._h for piece in pieces]
         kept = ("position", "normal", "distance", "geom")
@@ -210,6 +240,27 @@ class ResolvedImpacts(RigidEngine):
 
 def _worst(pieces: Sequence[Piece]) -> SolverReport:
     return max((piece.out.solver for piece in pieces), key=lambda report: report.residual)
+
+
+def _meets_later(piece: Piece, name: str, moved: Array) -> Array:
+    """How much more is left of the gap that closes at the end of a piece, given how q is moved by an input."""
+    assert piece.normal is not None
+    return np.asarray(np.tensordot(piece.normal, moved[0], axes=1) + piece.gap_slopes.get(name, 0.0))
+
+
+def _acceleration(scratch: RigidScratch) -> Array:
+    """Under the forces that MuJoCo computed last, without contact."""
+    m, d = scratch.model, scratch.data
+    M = np.zeros((m.nv, m.nv))
+    mujoco.mj_fullM(m, d, M)
+    force = d.qfrc_passive + d.qfrc_actuator - d.qfrc_bias + d.qfrc_applied
+    return np.asarray(np.linalg.solve(M, force), dtype=np.float64)
+
+
+def _already_there(normals: Array, v: Array) -> Array | None:
+    """The gap that has closed and closes fastest at the velocity that the step starts with."""
+    there = [n for n in normals if abs(n[1]) <= ARRIVED and n[4:] @ v < -_APPROACHES]
+    return min(there, key=lambda n: n[4:] @ v) if there else None
 
 
 def _first_met(normals: Array, v: Array, left: float) -> tuple[float, tuple[int, int]] | None:

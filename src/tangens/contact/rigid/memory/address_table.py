@@ -73,15 +73,27 @@ def _pointer(_context: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 @inline
+def numbers_at(address: int, start: int, count: int) -> Array:
+    """So many numbers of what begins at an address; whoever asks keeps that alive."""
+    return numba.carray(_pointer(address + 8 * start), (count,))
+
+
+@inline
+def rows_at(address: int, start: int, rows: int, width: int) -> Array:
+    """The same as rows of the given width."""
+    return numba.carray(_pointer(address + 8 * start), (rows, width))
+
+
+@inline
 def take(table: IntArray, field: int) -> Array:
     """One array of the table, flat."""
-    return numba.carray(_pointer(table[field, 0]), (table[field, 1],))
+    return numbers_at(table[field, 0], 0, table[field, 1])
 
 
 @inline
 def take_rows(table: IntArray, field: int, width: int) -> Array:
     """One array of the table, with rows of the given width."""
-    return numba.carray(_pointer(table[field, 0]), (table[field, 1] // width, width))
+    return rows_at(table[field, 0], 0, table[field, 1] // width, width)
 
 
 _CONTACT_FIELDS = ("pos", "frame", "dist", "friction", "geom", "dim")

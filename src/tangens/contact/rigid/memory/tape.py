@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.memory.address_table import FIRST_OF_KINEMATICS, KINEMATICS, take
+from tangens.contact.rigid.memory.address_table import FIRST_OF_KINEMATICS, KINEMATICS, numbers_at, rows_at, take
 from tangens.contact.rigid.memory.views import (
     CONTACT_RECORD,
     Kinematics,
@@ -37,6 +37,7 @@ CONTACTS, BLOCKS, ROWS, DURATION, IMPLICIT, CORRECTION, WORKSPACE, RELAXED = ran
 whether targets were relaxed."""
 _HEADER = 8
 _ARRAYS = len(KINEMATICS) + 1
+_BLOCK_SIZE = BLOCK.itemsize // 8
 
 
 @subroutine
@@ -56,33 +57,38 @@ def record(table: IntArray, model: Model, w: Workspace, relaxed: bool) -> Array:
         for i in range(array.shape[0]):
             tape[at + i] = array[i]
         at += array.shape[0]
-    _copy(w, carve(tape[start:], nv, entries, nc, nb, n), nb, n)
+    room = w.g.shape[0]
+    a, b, c, d, e, _ = offsets(nv, entries, nc, w.blocks.shape[0], room)
+    at = _write(tape, at, w.memory, 0, a + nb * _BLOCK_SIZE)
+    at = _write(tape, at, w.memory, b, c - b)
+    at = _write(tape, at, w.memory, c, n * nv)
+    at = _write(tape, at, w.memory, c + room * nv, n * nv)
+    at = _write(tape, at, w.memory, d, n * n)
+    for k in range(4):
+        at = _write(tape, at, w.memory, e + k * room, n)
     return tape
 
 
 @inline
-def _copy(w: Workspace, to: Workspace, nb: int, n: int) -> None:
-    to.counts[:] = w.counts
-    to.contacts[:] = w.contacts
-    to.blocks[:] = w.blocks[:nb]
-    to.v_free[:], to.v_next[:], to.L[:], to.d[:] = w.v_free, w.v_next, w.L, w.d
-    to.J[:], to.half[:], to.G[:] = w.J[:n], w.half[:n], w.G[: n * n]
-    to.g[:], to.impulse[:], to.sigma[:], to.rate[:] = w.g[:n], w.impulse[:n], w.sigma[:n], w.rate[:n]
+def _write(tape: Array, at: int, memory: Array, start: int, count: int) -> int:
+    for i in range(count):
+        tape[at + i] = memory[start + i]
+    return at + count
 
 
 @subroutine
 def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspace]:
-    """The model, the kinematics and the solved problem of a step."""
+    """The model, the kinematics and the solved problem of a step: views of the tape, which outlives them."""
     model = open_model(table, tape[DURATION], tape[IMPLICIT], tape[CORRECTION])
-    ends = np.empty(_ARRAYS + 1, dtype=np.int64)
+    ends, at = np.empty(_ARRAYS + 1, dtype=np.int64), tape.ctypes.data
     ends[0] = _HEADER
     for k in range(_ARRAYS):
         ends[k + 1] = ends[k] + table[FIRST_OF_KINEMATICS + k, 1]
     kin = Kinematics(
-        _part(tape, ends, 0), _part(tape, ends, 1), _part(tape, ends, 2), _part(tape, ends, 3), _part(tape, ends, 4),
-        _part(tape, ends, 5).reshape(-1, 6), _part(tape, ends, 6).reshape(-1, 10), _part(tape, ends, 7).reshape(-1, 3),
-        _part(tape, ends, 8).reshape(-1, 3), _part(tape, ends, 9).reshape(-1, 9), _part(tape, ends, 10).reshape(-1, 3),
-        _part(tape, ends, 11).reshape(-1, 4), _part(tape, ends, 12), _part(tape, ends, 13), _part(tape, ends, 14),
+        _part(at, ends, 0), _part(at, ends, 1), _part(at, ends, 2), _part(at, ends, 3), _part(at, ends, 4),
+        _rows(at, ends, 5, 6), _rows(at, ends, 6, 10), _rows(at, ends, 7, 3), _rows(at, ends, 8, 3),
+        _rows(at, ends, 9, 9), _rows(at, ends, 10, 3), _rows(at, ends, 11, 4), _part(at, ends, 12),
+        _part(at, ends, 13), _part(at, ends, 14),
     )  # fmt: skip
     nv, entries = kin.v.shape[0], kin.M.shape[0]
     return model, kin, carve(
@@ -91,8 +97,13 @@ def open_tape(table: IntArray, tape: Array) -> tuple[Model, Kinematics, Workspac
 
 
 @inline
-def _part(tape: Array, ends: IntArray, k: int) -> Array:
-    return tape[ends[k] : ends[k + 1]]
+def _part(address: int, ends: IntArray, k: int) -> Array:
+    return numbers_at(address, ends[k], ends[k + 1] - ends[k])
+
+
+@inline
+def _rows(address: int, ends: IntArray, k: int, width: int) -> Array:
+    return rows_at(address, ends[k], (ends[k + 1] - ends[k]) // width, width)
 
 
 class Solved(NamedTuple):
@@ -122,6 +133,14 @@ def gaps_of(tape: Array, ngeom: int) -> Array:
     """How far each geom looked for contacts [m]."""
     start = int(tape[WORKSPACE])
     return tape[start - ngeom : start]
+
+
+def rotations_of(table: IntArray, tape: Array) -> Array:
+    """Rotation matrices of all geoms, (ngeom, 9)."""
+    k = KINEMATICS.index("geom_xmat")
+    sizes = table[FIRST_OF_KINEMATICS : FIRST_OF_KINEMATICS + k + 1, 1]
+    start = _HEADER + int(sizes[:k].sum())
+    return tape[start : start + int(sizes[k])].reshape(-1, 9)
 
 
 def inputs_of(tape: Array, nq: int, nv: int, nu: int) -> tuple[Array, Array, Array, Array]:

@@ -24,6 +24,8 @@ from tangens.contact.rigid.memory.address_table import (
     JOINTS,
     SETTINGS,
     TREE,
+    numbers_at,
+    rows_at,
     take,
     take_rows,
 )
@@ -111,6 +113,8 @@ class Kinematics:
 class Workspace:
     """The contact problem, its unknowns and its solution; n rows, nb blocks."""
 
+    memory: Array
+    """Where all of it stands, see `offsets`."""
     counts: IntArray
     """Blocks and rows that take part."""
     contacts: Records
@@ -172,13 +176,15 @@ def offsets(nv: int, entries: int, contacts: int, blocks: int, rows: int) -> tup
 @subroutine
 def carve(memory: Array, nv: int, entries: int, contacts: int, blocks: int, rows: int) -> Workspace:
     """A workspace in plain memory."""
-    n = rows
+    n, at = rows, memory.ctypes.data
     a, b, c, d, e, _ = offsets(nv, entries, contacts, blocks, rows)
     return Workspace(
-        memory[:2].view(np.int64), memory[2:a].view(CONTACT_RECORD), memory[a:b].view(BLOCK),
-        memory[b : b + nv], memory[b + nv : b + 2 * nv], memory[b + 2 * nv : c - nv], memory[c - nv : c],
-        memory[c : c + n * nv].reshape(n, nv), memory[c + n * nv : d].reshape(n, nv), memory[d:e],
-        memory[e : e + n], memory[e + n : e + 2 * n], memory[e + 2 * n : e + 3 * n], memory[e + 3 * n : e + 4 * n],
+        memory,
+        numbers_at(at, 0, 2).view(np.int64), numbers_at(at, 2, a - 2).view(CONTACT_RECORD),
+        numbers_at(at, a, b - a).view(BLOCK), numbers_at(at, b, nv), numbers_at(at, b + nv, nv),
+        numbers_at(at, b + 2 * nv, entries), numbers_at(at, c - nv, nv), rows_at(at, c, n, nv),
+        rows_at(at, c + n * nv, n, nv), numbers_at(at, d, n * n), numbers_at(at, e, n), numbers_at(at, e + n, n),
+        numbers_at(at, e + 2 * n, n), numbers_at(at, e + 3 * n, n),
     )  # fmt: skip
 
 

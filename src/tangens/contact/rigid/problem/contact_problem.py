@@ -25,6 +25,7 @@ BREAKING, STICKING, SLIDING = 0, 1, 2
 """Modes of a block: no impulse; impulse inside its bounds; impulse on its bound while moving."""
 MODE_NAMES = ("breaking", "sticking", "sliding")
 
+_IMMOBILE = 1e-18  # response of a normal that only rounding moves, relative to its tangents': the square of a velocity
 _PARALLEL = 1.0 - 1e-9  # squared cosine of two rows that measure the same: 1, but for rounding
 
 BLOCK = np.dtype(
@@ -113,11 +114,12 @@ def residual(blocks: Records, impulse: Array, sigma: Array) -> float:
 
 
 @subroutine
-def classify(blocks: Records, impulse: Array, sigma: Array, still: float) -> None:
+def classify(G: Array, blocks: Records, impulse: Array, sigma: Array, still: float) -> None:
     """The mode of each block at a solution (paper 2, Sec. 3.2).
 
     What moves no faster than `still`, the solver's error, does not slide, even if its impulse is on its bound:
-    redundant contacts may press friction against friction.
+    redundant contacts may press friction against friction. A contact along whose normal nothing can move bears no load:
+    any would do, and the least is none.
     """
     for b in range(blocks.shape[0]):
         block = blocks[b]
@@ -127,7 +129,7 @@ def classify(blocks: Records, impulse: Array, sigma: Array, still: float) -> Non
         elif kind == DRY:
             slides = abs(impulse[a] - sigma[a] / s) > block.bound and abs(sigma[a]) > still
             block.mode = SLIDING if slides else STICKING
-        elif impulse[a] - sigma[a] / s <= 0.0:
+        elif impulse[a] - sigma[a] / s <= 0.0 or G[a, a] <= _IMMOBILE * s:
             block.mode = BREAKING
         elif kind == LIMIT:
             block.mode = STICKING

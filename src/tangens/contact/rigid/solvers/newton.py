@@ -37,13 +37,14 @@ def newton(
     n = G.shape[0]
     velocity(G, g, impulse, sigma)
     error = residual(blocks, impulse, sigma)
-    best, best_error = impulse.copy(), error
+    if error <= tolerance:
+        return 0, error
     step, lowest, mark, marked = 1.0, np.inf, np.inf, 0  # the first step may raise the residual: it does not count
-    base, base_sigma, F = np.empty(n), np.empty(n), np.empty(n)
-    rows, owner, slopes = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty((blocks.shape[0], 9))
+    numbers, places, slopes = np.empty((4, n)), np.empty((2, n), dtype=np.int64), np.empty((blocks.shape[0], 9))
+    base, base_sigma, F, best = numbers[0], numbers[1], numbers[2], numbers[3]
+    rows, owner = places[0], places[1]
+    best[:], best_error = impulse, error
     for iteration in range(iterations):
-        if error <= tolerance:
-            return iteration, error
         m = _linearize_laws(blocks, impulse, sigma, base, F, rows, owner, slopes)
         velocity(G, g, base, base_sigma)
         A = _equations(G, blocks, compliance, sigma, base_sigma, rows[:m], owner[:m], slopes, F)
@@ -56,6 +57,8 @@ def newton(
         before = error
         velocity(G, g, impulse, sigma)
         error = residual(blocks, impulse, sigma)
+        if error <= tolerance:
+            return iteration + 1, error
         if not math.isfinite(error):
             break
         if error < best_error:
@@ -66,7 +69,7 @@ def newton(
         lowest = min(lowest, error)
         if lowest <= 0.5 * mark:
             mark, marked = lowest, iteration
-        elif iteration - marked >= (_DAMPED_PATIENCE if damped else _PATIENCE) and error > tolerance:
+        elif iteration - marked >= (_DAMPED_PATIENCE if damped else _PATIENCE):
             iterations = iteration + 1
             break
     impulse[:] = best

@@ -28,6 +28,10 @@ SOLVERS = ("newton", "admm", "pivoting")
 """By name; compiled code knows them by their place here."""
 _NEWTON, _ADMM, _PIVOTING = 0, 1, 2
 _QUICK = 8  # iterations of Newton's method from the guess, which is where most steps end
+_FEW_SWEEPS, _FEW_ROWS = (
+    6,
+    100,
+)  # of Gauss-Seidel from nothing, where it does not end there; in heaps they settle nothing
 _COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
 _CONTINUATION = 200  # iterations along the path: hard problems of 100 contacts take 20 to 100
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
@@ -73,10 +77,26 @@ def solve_easy(
         total, error = _alternate(G, g, blocks, impulse, sigma, most, tolerance)
         method = ADMM
     else:
-        total, error = newton(G, g, blocks, impulse, sigma, min(_QUICK, most), tolerance, _COMPLIANCE, False)
+        total, error = _newton_from_guess_or_sweeps(G, g, blocks, impulse, sigma, most, tolerance)
         method = NEWTON
-    classify(blocks, impulse, sigma, _STILL * max(error, tolerance))
+    classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, method
+
+
+@subroutine
+def _newton_from_guess_or_sweeps(
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float
+) -> tuple[int, float]:  # fmt: skip
+    """Newton's method from the guess; where it goes round in circles, from where a few sweeps lead."""
+    quick = min(_QUICK, iterations)
+    total, error = newton(G, g, blocks, impulse, sigma, quick, tolerance, _COMPLIANCE, False)
+    if error <= tolerance or g.shape[0] > _FEW_ROWS:
+        return total, error
+    impulse[:] = 0.0
+    velocity(G, g, impulse, sigma)
+    total += gauss_seidel(G, blocks, impulse, sigma, _FEW_SWEEPS, 0.1 * tolerance)
+    taken, error = newton(G, g, blocks, impulse, sigma, quick, tolerance, _COMPLIANCE, False)
+    return total + taken, error
 
 
 @subroutine
@@ -89,7 +109,7 @@ def solve_hard(
     error = residual(blocks, impulse, sigma)
     most = _affordable(iterations, g.shape[0])
     total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
-    classify(blocks, impulse, sigma, _STILL * max(error, tolerance))
+    classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
 
 

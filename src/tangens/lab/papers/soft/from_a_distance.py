@@ -18,12 +18,12 @@ GOALS = {"quick": 2, "normal": 10, "full": 10}
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     """Find the pushes, replay them in ncp and MuJoCo, and ask other models for their gradient at the start."""
     problem = Pushing.of_t()
-    goals = pushing.random_goals(problem, GOALS[effort])
+    goals = pushing.random_goals(problem, GOALS[effort], seed=1)
     found = pushing.descend(problem, goals)
     soft = problem.simulator()
-    paths = [soft.rollout(problem.start, problem.basis @ via).q for via in found.via]
-    hard = [problem.replay(via, "ncp") for via in found.via]
-    there = [pushing.in_mujoco(problem, problem.basis @ via) for via in found.via]
+    paths = [soft.rollout(problem.start, problem.basis @ push.via).q for push in found]
+    hard = [problem.replay(push.via, "ncp") for push in found]
+    there = [pushing.in_mujoco(problem, problem.basis @ push.via) for push in found]
     ours, ncp, theirs = (
         np.array([problem.errors(q[-1], goal) for q, goal in zip(found_paths, goals, strict=True)])
         for found_paths in (paths, hard, there)
@@ -37,7 +37,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         info("median error in soft", 100 * float(np.median(ours[:, 0])), unit="cm"),
         info("median error replayed in ncp", 100 * float(np.median(ncp[:, 0])), unit="cm"),
         info("median error replayed in MuJoCo", 100 * float(np.median(theirs[:, 0])), unit="cm"),
-        at_least("gradient at the start, nothing touching: soft", float(found.first_gradient.min()), 1.0),
+        at_least("gradient at the start, nothing touching: soft", min(push.first_gradient for push in found), 1.0),
     ]
     for name, model in pushing.exact_models().items():
         slope = pushing.gradient_at_a_distance(problem, goals[0], model)
