@@ -155,7 +155,8 @@ class TestImplicitfast:
           <geom type="plane" size="5 5 1"/>
           <body pos="0 0 .05"><freejoint/><geom type="box" size=".05 .05 .05" mass="1"/></body>
           <body pos="-.1 0 .05"><joint name="x" type="slide" axis="1 0 0"/>
-            <geom size=".03" mass=".5" condim="1" priority="1"/></body></worldbody><actuator><position joint="x" kp="2000" kv="500"/></actuator></mujoco>""")
+            <geom size=".03" mass=".5" condim="1" priority="1"/></body></worldbody>
+          <actuator><position joint="x" kp="2000" kv="500"/></actuator></mujoco>""")
         sim = tg.Simulator(scene, tg.Ncp(tolerance=1e-13) if model == "ncp" else tg.Lcp(tolerance=1e-13))
         traj = sim.rollout(scene.initial_state(), np.full((200, 1), 0.2))
         assert np.abs(traj.v).max() < 1.0
