@@ -46,6 +46,19 @@ def half_solve(dofs: Records, column: Columns, L: Array, x: Array) -> None:
                 x[column[a]] -= L[a] * xk
 
 
+@subroutine
+def half_solve_columns(dofs: Records, column: Columns, L: Array, d: Array, X: Array) -> None:
+    """X ← D^(−1/2)·L⁻ᵀ·X for all columns of X at once."""
+    for k in range(dofs.shape[0] - 1, -1, -1):
+        start, root = dofs[k].address, np.sqrt(d[k])
+        for a in range(start, start + dofs[k].count - 1):
+            x, i = L[a], column[a]
+            for r in range(X.shape[1]):
+                X[i, r] -= x * X[k, r]
+        for r in range(X.shape[1]):
+            X[k, r] *= root
+
+
 @inline
 def other_half(dofs: Records, column: Columns, L: Array, d: Array, x: Array) -> None:
     """X ← L⁻¹·D⁻¹·x."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,26 +51,30 @@ def set_delassus(model: Model, w: Workspace) -> None:
     """G = J·(M + h·D)⁻¹·Jᵀ by half solves, and g += J·v_free."""
     n, nv = w.counts[1], w.v_free.shape[0]
     J, half, g, v_free, G = w.J, w.half, w.g, w.v_free, w.G[: n * n].reshape(n, n)
-    root = np.empty(nv)
-    for i in range(nv):
-        root[i] = math.sqrt(w.d[i])
+    columns = np.empty((nv, n))  # half, transposed: loops over all rows at once are vectorised
+    for r in range(n):
+        total = 0.0
+        for i in range(nv):
+            columns[i, r] = J[r, i]
+            total += J[r, i] * v_free[i]
+        g[r] += total
+    tree_solve.half_solve_columns(model.dofs, model.column, w.L, w.d, columns)
     for r in range(n):
         for i in range(nv):
-            half[r, i] = J[r, i]
-            g[r] += J[r, i] * v_free[i]
-        tree_solve.half_solve(model.dofs, model.column, w.L, half[r])
-        for i in range(nv):
-            half[r, i] *= root[i]
+            half[r, i] = columns[i, r]
     if n * nv > _WORTH_BLAS:
-        np.dot(half[:n], half[:n].T, G)
+        np.dot(half[:n], columns, G)
         return
     for r in range(n):
         for s in range(r + 1):
-            total = 0.0
-            for i in range(nv):
-                total += half[r, i] * half[s, i]
-            G[r, s] = total
-            G[s, r] = total
+            G[r, s] = 0.0
+        for i in range(nv):
+            x = half[r, i]
+            if x != 0.0:
+                for s in range(r + 1):
+                    G[r, s] += x * columns[i, s]
+        for s in range(r):
+            G[s, r] = G[r, s]
 
 
 @subroutine
