@@ -23,6 +23,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tangens as tg
+from tangens.contact.base import Point
 from tangens.testing import Sample, gradient_errors, parameter_errors
 
 Array = NDArray[np.float64]
@@ -79,6 +80,10 @@ def _parameter(name: str, *marks: Any) -> Any:
 
 every_model = pytest.mark.parametrize("name", [_parameter(name) for name in MODELS])
 exact_models = pytest.mark.parametrize("name", [_parameter(name) for name in EXACT])
+every_model_slowly = pytest.mark.parametrize(
+    "name", [*(_parameter(name) for name in EXACT), *(_parameter(name, pytest.mark.slow) for name in RELAXED)]
+)
+"""What takes models in JAX another minute of compiling runs for them with the slow tests."""
 
 
 @cache
@@ -231,10 +236,7 @@ class TestGradients:
 
 
 class TestJax:
-    @pytest.mark.parametrize(
-        "name",
-        [*(_parameter(name) for name in EXACT), *(_parameter(name, pytest.mark.slow) for name in RELAXED)],
-    )
+    @every_model_slowly
     def test_all_routes_through_jax_agree(self, name: str) -> None:
         import jax
         import jax.numpy as jnp
@@ -260,7 +262,7 @@ class TestJax:
         for block, found in zip(blocks, reverse, strict=True):
             np.testing.assert_allclose(found, np.tensordot(np.asarray(weights), block, 1), rtol=1e-7, atol=1e-9)
 
-    @exact_models
+    @every_model_slowly
     def test_first_derivatives_pass_jaxs_own_check(self, name: str) -> None:
         import jax.numpy as jnp
         from jax.test_util import check_grads
@@ -268,9 +270,13 @@ class TestJax:
         sim, (state, u, tau) = simulator(name), sample("sliding")
         f = tg.interop.jax.step(sim)
         inputs = tuple(jnp.asarray(x) for x in (state.q, state.v, u, tau))
-        check_grads(lambda *x: f(None, *x), inputs, order=1, modes=["fwd", "rev"], atol=1e-5, rtol=1e-5, eps=1e-7)
+        # relaxed laws bend over ρ, so their differences are shorter than rounding would like; bilevel: see above
+        eps, tolerance = (1e-7, 1e-5) if name in EXACT else (1e-6, 1e-3 if name == "bilevel" else 1e-4)
+        check_grads(
+            lambda *x: f(None, *x), inputs, order=1, modes=["fwd", "rev"], atol=tolerance, rtol=tolerance, eps=eps
+        )
 
-    @exact_models
+    @every_model_slowly
     def test_the_gradient_through_a_scan_is_that_of_pullback(self, name: str) -> None:
         import jax
         import jax.numpy as jnp
@@ -286,7 +292,7 @@ class TestJax:
 
             return weights @ jax.lax.scan(body, (jnp.asarray(state.q), v), controls)[0][1]
 
-        by_v, by_u = jax.grad(loss, (0, 1))(jnp.asarray(state.v), jnp.asarray(controls))
+        by_v, by_u = jax.jit(jax.grad(loss, (0, 1)))(jnp.asarray(state.v), jnp.asarray(controls))
         back = sim.pullback(sim.rollout(state, controls), dv=weights, wrt=())
         np.testing.assert_allclose(by_v, back.state.v, rtol=1e-8, atol=1e-8 * np.abs(back.state.v).max())
         np.testing.assert_allclose(by_u, back.controls, rtol=1e-8, atol=1e-8 * np.abs(back.controls).max())
@@ -308,6 +314,32 @@ class TestJax:
         many = jax.jit(jax.vmap(lambda q, v: f(None, q, v, None, None)))(q, v)
         for i, state in enumerate(states):
             np.testing.assert_array_equal(many[1][i], sim.step(state).state.v)
+
+
+class TestBatches:
+    @every_model_slowly
+    def test_rows_are_the_single_steps_and_failure_is_data(self, name: str) -> None:
+        sim, at = simulator(name), [sample(regime) for regime in REGIMES]
+        x = Point(*(np.stack(column) for column in zip(*((s.q, s.v, u, tau) for s, u, tau in at), strict=True)))
+        x.v[-1] = 1e200
+        masses = np.outer(1.0 + 0.1 * np.arange(len(at)), SCENE.parameters["mass"])
+        many = sim.engine.steps(x, {"mass": masses})
+        blocks = sim.engine.jacobians(many, ("q", "mass"))
+        assert many.failed.tolist() == [False] * (len(at) - 1) + [True]
+        assert not np.isfinite(blocks["q"][-1]).all()
+        for i, (state, u, tau) in enumerate(at[:-1]):
+            heavier = tg.Simulator(SCENE.replace(mass=masses[i]), MODELS[name])
+            out = heavier.step(state, u, tau)
+            np.testing.assert_allclose(many.v[i], out.state.v, atol=0 if name in EXACT else 1e-9)
+            assert len(many.contacts(i)) == len(out.contacts)
+            J = heavier.jacobian(out, wrt=("q", "mass"))
+            for key in ("q", "mass"):
+                tolerance = 0 if name in EXACT else 1e-7 * (1 + np.abs(J["v", key]).max())
+                np.testing.assert_allclose(blocks[key][i, 1], J["v", key], atol=tolerance, rtol=0)
+        with pytest.raises(tg.OptionError, match="mass must have shape"):
+            sim.engine.steps(x, {"mass": masses[0]})
+        with pytest.raises(tg.OptionError, match="no parameter 'colour'"):
+            sim.engine.steps(x, {"colour": masses})
 
 
 def random_points(count: int) -> Iterator[Sample]:

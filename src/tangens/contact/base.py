@@ -11,12 +11,15 @@ an engine have been checked: float64, finite, of the scene's sizes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.batch import Steps, differentiate_one_by_one, take_one_by_one
 from tangens.contact.capabilities import EVERYTHING, refuse_unsupported
 from tangens.contact.rules import Exact, GradientRule
 from tangens.errors import NotDifferentiable, OptionError
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from tangens.scene import Scene
 
 Array = NDArray[np.float64]
+
+T = TypeVar("T")
+
+_EXACT = Exact()
+_KEPT = 64  # engines for other parameters than the scene's own
 
 
 class Point(NamedTuple):
@@ -55,6 +63,8 @@ class Engine(ABC):
         self.contact = contact
         self.owner = Owner(contact, lambda: scene.fingerprint)
         """What its steps are marked with."""
+        self._relatives: OrderedDict[bytes, Engine] = OrderedDict()
+        self._lock = Lock()
 
     @abstractmethod
     def step(self, x: Point, guess: Any = None) -> Step:
@@ -72,6 +82,46 @@ class Engine(ABC):
         self, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """∂L/∂(q, v, u, tau) and by each parameter in `wrt`; and whether the laws determine v⁺ at the step's modes."""
+
+    def steps(self, x: Point, parameters: Mapping[str, Any] | None = None) -> Steps:
+        """A step from each row of a batch; parameters that differ between rows have a leading axis, too.
+
+        Failure is data: a step that fails is marked, and the others are as if they were alone.
+        """
+        return take_one_by_one(self, x, parameters or {}, self.each)
+
+    def jacobians(self, steps: Steps, wrt: Sequence[str], rule: GradientRule = _EXACT) -> dict[str, Array]:
+        """Derivatives of all steps of a batch by each input in `wrt`, stacked over q⁺ and v⁺: (n, 2, nv, ...).
+
+        Not a number where a step failed.
+        """
+        return differentiate_one_by_one(self, steps, wrt, rule, self.each)
+
+    def each(self, task: Callable[[int], T], count: int) -> list[T]:
+        """task(0) to task(count − 1)."""
+        return [task(i) for i in range(count)]
+
+    def derivative_shape(self, name: str) -> tuple[int, ...]:
+        """Shape of ∂v⁺/∂(an input or a parameter)."""
+        nv, nu = self.scene.nv, self.scene.nu
+        inputs = {"q": (nv,), "v": (nv,), "u": (nu,), "tau": (nv,)}
+        return nv, *(inputs[name] if name in inputs else self.scene.parameters[name].shape)
+
+    def with_parameters(self, parameters: Mapping[str, Array]) -> Engine:
+        """The engine of the scene with other parameters; binding one takes milliseconds, so some are kept."""
+        known = self.scene.parameters
+        changed: dict[str, Any] = {
+            name: value for name, value in parameters.items() if not np.array_equal(value, known[name])
+        }
+        if not changed:
+            return self
+        key = b"".join(name.encode() + value.tobytes() for name, value in sorted(changed.items()))
+        with self._lock:
+            if key not in self._relatives:
+                self._relatives[key] = self.contact.bind(self.scene.replace(**changed))
+                while len(self._relatives) > _KEPT:
+                    self._relatives.popitem(last=False)
+            return self._relatives[key]
 
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a law in the step that left the tape; none unless the model has some."""

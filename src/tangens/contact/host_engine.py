@@ -82,12 +82,8 @@ class HostEngine(Engine):
         finally:
             self._idle.append(scratch)
 
-    def steps(self, x: Point, threads: int | None = None) -> list[Step]:
-        """A step from each row of a batch."""
-        return self.each(lambda i: self.step(Point(*(array[i] for array in x))), len(x.q), threads)
-
     def each(self, task: Callable[[int], T], count: int, threads: int | None = None) -> list[T]:
-        """task(0) to task(count − 1), shared between threads: as many as there are cores unless given."""
+        """task(0) to task(count − 1), shared between as many threads as there are cores unless given."""
         workers = min(threads or _cores(), count)
         if workers <= 1:
             return [task(i) for i in range(count)]

@@ -12,7 +12,6 @@ derivative.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from numpy.typing import NDArray
 
-from tangens.contact.base import Point, PureStep
+from tangens.contact.base import Engine, Point, PureStep
 from tangens.contact.host_engine import HostEngine
 from tangens.contact.jax_function import first_order_only, normalised
 from tangens.contact.rules import GradientRule
@@ -33,8 +32,6 @@ from tangens.results import Step
 
 Array = NDArray[np.float64]
 Named = dict[str, Any]
-
-_KEPT = 64  # engines for other parameters than the scene's own
 
 
 def host_function(engine: HostEngine, rule: GradientRule) -> PureStep:
@@ -109,7 +106,6 @@ class _Lanes:
 
     def __init__(self, engine: HostEngine, rule: GradientRule) -> None:
         self._engine, self._rule = engine, rule
-        self._engines: OrderedDict[bytes, HostEngine] = OrderedDict()
 
     def step(self, given: Named) -> tuple[Array, Array]:
         """q⁺ and v⁺."""
@@ -118,14 +114,14 @@ class _Lanes:
     def linearise(self, wrt: Sequence[str], given: Named) -> Named:
         """q⁺, v⁺ and the derivatives by some inputs, stacked over q⁺ and v⁺."""
 
-        def derivatives(engine: HostEngine, step: Step) -> tuple[Array, ...]:
+        def derivatives(engine: Engine, step: Step) -> tuple[Array, ...]:
             J = engine.jacobian(step.tape, wrt, False, self._rule)
             return step.state.q, step.state.v, *(np.stack([J["q", name], J["v", name]]) for name in wrt)
 
         names = ("q", "v", *(f"by {name}" for name in wrt))
         return dict(zip(names, self._gathered(given, derivatives), strict=True))
 
-    def _gathered(self, given: Named, result: Callable[[HostEngine, Step], tuple[Array, ...]]) -> Any:
+    def _gathered(self, given: Named, result: Callable[[Engine, Step], tuple[Array, ...]]) -> Any:
         """The results of all lanes, in arrays of the precision of q."""
         axes, dtype = np.ndim(given["q"]) - 1, np.asarray(given["q"]).dtype
         # An input that is not batched has axes of length 1.
@@ -138,7 +134,9 @@ class _Lanes:
             flat[name] = np.ascontiguousarray(lanes).reshape(count, *own)  # there may be no controls at all
 
         def one(i: int) -> tuple[Array, ...]:
-            engine = self._engine_for({name: value[i] for name, value in flat.items() if name not in Point._fields})
+            engine = self._engine.with_parameters(
+                {name: value[i] for name, value in flat.items() if name not in Point._fields}
+            )
             step = engine.step(Point(*(flat[name][i] for name in Point._fields)))
             if step.failed:
                 raise SolverError(step.solver.status)
@@ -146,19 +144,3 @@ class _Lanes:
 
         rows = zip(*self._engine.each(one, count), strict=True)
         return tuple(np.stack(column).reshape(*shape, *column[0].shape).astype(dtype) for column in rows)
-
-    def _engine_for(self, parameters: Named) -> HostEngine:
-        """The engine of a scene with other parameters; binding one takes milliseconds, so some are kept."""
-        known = self._engine.scene.parameters
-        changed = {name: value for name, value in parameters.items() if not np.array_equal(value, known[name])}
-        if not changed:
-            return self._engine
-        key = b"".join(name.encode() + value.tobytes() for name, value in sorted(changed.items()))
-        engine = self._engines.get(key)
-        if engine is None:
-            bound = self._engine.contact.bind(self._engine.scene.replace(**changed))
-            assert isinstance(bound, HostEngine)
-            engine = self._engines[key] = bound
-            while len(self._engines) > _KEPT:
-                self._engines.popitem(last=False)
-        return engine

@@ -7,7 +7,7 @@ becomes of one state does not depend on the others beyond rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Point
+from tangens.contact.batch import Steps
 from tangens.contact.jax_derivatives import jacobian_of
 from tangens.contact.jax_model import ContactArrays, Inputs, PureModel, Solution
 from tangens.contact.rules import GradientRule
@@ -42,32 +43,6 @@ class Portion(NamedTuple):
     inputs: Inputs
     solution: Solution
     room: int
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """The results of n steps: arrays with a leading axis."""
-
-    q: Array
-    v: Array
-    converged: NDArray[np.bool_]
-    failed: NDArray[np.bool_]
-    """Where there is no usable result: numbers that are not finite."""
-    iterations: NDArray[np.int32]
-    residual: Array
-    tape: tuple[Portion, ...]
-    """What derivatives need; for the engine that made it."""
-
-    def contacts(self, i: int) -> Contacts:
-        """Contacts of step i."""
-        for portion in reversed(self.tape):  # what was crowded came once more
-            for lane in np.flatnonzero(portion.rows == i):
-                picked = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf)[lane], portion.solution.contacts)
-                return NO_CONTACTS if self.failed[i] else gathered(picked)
-        raise IndexError(f"there are {len(self.q)} steps, none with the number {i}")
-
-    def __len__(self) -> int:
-        return len(self.q)
 
 
 def take_steps(engine: JaxEngine, x: Point, parameters: Mapping[str, Any] | None, lanes: int) -> Steps:
@@ -172,4 +147,12 @@ def _joined(n: int, portions: list[Portion]) -> Steps:
     failed = ~is_usable(out["q"], out["v"], out["residual"])
     out["converged"] &= ~failed
     out["residual"][failed] = np.inf
-    return Steps(failed=failed, tape=tuple(portions), **out)
+    return Steps(failed=failed, tape=tuple(portions), find_contacts=partial(_contacts, portions, failed), **out)
+
+
+def _contacts(portions: list[Portion], failed: NDArray[np.bool_], i: int) -> Contacts:
+    if failed[i]:
+        return NO_CONTACTS
+    portion = next(portion for portion in reversed(portions) if i in portion.rows)  # what was crowded came once more
+    lane = int(np.flatnonzero(portion.rows == i)[0])
+    return gathered(jax.tree.map(lambda leaf: np.asarray(leaf)[lane], portion.solution.contacts))

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import ContactModel, Cotangent, Engine, Point, PureStep
+from tangens.contact.batch import Steps
 from tangens.contact.compiling import FUNCTIONS
-from tangens.contact.jax_batch import LANES, Steps, gathered, is_usable, take_jacobians, take_steps
+from tangens.contact.jax_batch import LANES, gathered, is_usable, take_jacobians, take_steps
 from tangens.contact.jax_derivatives import hessian_of, hessian_product_of, jacobian_of, pullback_of
 from tangens.contact.jax_function import pure_step
 from tangens.contact.jax_model import Inputs, PureModel, Solution
@@ -203,17 +204,11 @@ class JaxEngine(Engine):
     # ------------------------------------------------------------------ batches
 
     def steps(self, x: Point, parameters: Mapping[str, Any] | None = None, lanes: int = LANES) -> Steps:
-        """A step from each of n states: arrays of `x` with a leading axis, and so of parameters that differ.
-
-        `lanes` steps are taken at once; each number of lanes is compiled for itself.
-        """
+        """A step from each row of a batch; `lanes` are taken at once, each number of them is compiled for itself."""
         return take_steps(self, x, parameters, lanes)
 
     def jacobians(self, steps: Steps, wrt: Sequence[str], rule: GradientRule = _EXACT) -> dict[str, Array]:
-        """Derivatives of all steps of a batch by each input in `wrt`, stacked over q⁺ and v⁺: (n, 2, nv, ...).
-
-        Where a derivative does not exist, its entries are not finite.
-        """
+        """Derivatives of all steps of a batch; where one does not exist, its entries are not finite."""
         self.check(wrt)
         return take_jacobians(self, steps, wrt, rule)
 
