@@ -29,5 +29,4 @@ def step(simulator: Simulator, gradient: str | GradientRule | None = None) -> Pu
     host, a whole batch at a time: a step that fails there raises an error. With JAX's default precision, results are
     rounded to single precision: `jax.config.update("jax_enable_x64", True)` keeps them whole.
     """
-    rule = simulator.gradient if gradient is None else simulator.admit_rule(gradient)
-    return simulator.engine.function(rule)
+    return simulator.engine.function(simulator.rule(gradient))

@@ -71,9 +71,9 @@ class ContactMotion:
         """Name the pair."""
         one, two = (element_name(self._m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in contacts["geom"][c])
         raise NotDifferentiable(
-            f"it is not known how the contact between {one} and {two} moves with the bodies: its point is on no corner, "
-            "edge or face of theirs, and jumps when they move. Differentiate at a state beside this one, hold contacts "
-            'in their bodies (gradient="fixed-contacts"), or smooth their motion (gradient="randomized")'
+            f"it is not known how the contact between {one} and {two} moves with the bodies: its point is on no "
+            "corner, edge or face of theirs, and jumps when they move. Differentiate at a state beside this one, hold "
+            'contacts in their bodies (gradient="fixed-contacts"), or smooth their motion (gradient="randomized")'
         )
 
     @cached_property
