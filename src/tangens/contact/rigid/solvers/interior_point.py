@@ -6,9 +6,10 @@ duals (x = impulses, z = velocities, normal parts divided by the friction coeffi
     z = H·x + h + |z_T|·e        x, z in the cone        x ∘ z = τ·e
 
 where ∘ is Jordan's product and e the cone's axis. Newton's method follows τ to zero, with Mehrotra's predictor and
-corrector; the shift is linearised like the rest. All contacts take part all along, none has to be guessed open, sticking
+corrector; the shift is linearised like the rest, and held for a while where that leads to short steps, as the path may
+fold: with it held, the problem is convex. All contacts take part all along, none has to be guessed open, sticking
 or sliding, so that it does not matter how many of them are redundant. The last digits are left to semi-smooth Newton
-steps from there. A limit is a cone of one dimension, dry friction an interval, an equality has no inequality.
+steps, or to `proximal` ones. A limit is a cone of one dimension, dry friction an interval, an equality has no inequality.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Records = NDArray[np.void]
 _START = 10.0  # where impulses and velocities begin, relative to the largest velocity
 _BLUNT = 1e-3  # of √τ: where |z_T| is rounded off
 _CENTRE = 1e-4  # the least share of τ that a step aims at
-_FINISH, _FINISHING = 0.1, 4  # how far the residual has to fall before Newton's method is tried again; its iterations
-_ANCHOR, _NEAR = 0.01, 1e-3  # the same of proximal steps; and the share of velocities at which they begin
-_PROXIMAL = (1e-2, 1e-4, 1e-6, 1e-6)  # their weights, relative to responses
+_NEAR = 0.03  # the share of velocities at which Newton's method is tried first
+_FINISH, _FINISHING = 0.1, 4  # how far the residual has to fall before it is tried again; its iterations
 _COMPLIANCE = 1e-8  # of Newton's equations
-_PATIENCE, _STUCK = 20, 1e-6  # iterations in which the residual has to fall to a half; the shortest step
+_SHORT, _HOLD = 0.3, 4  # after a step as short as this, the shift is held for so many iterations
+_STUCK = 1e-6  # the shortest step
 
 
 @subroutine
@@ -44,7 +45,7 @@ def interior_point(
 
     One iteration is one linearisation: two solves of the same equations here, one in Newton's method.
     """
-    n, speed = g.shape[0], np.abs(g).max()
+    n = g.shape[0]
     f = _units(G, blocks)
     H, h = np.empty((n, n)), f * g
     for i in range(n):
@@ -55,7 +56,7 @@ def interior_point(
     x, z, other, u, r, rc, rc_other = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
     dx, dz, d_other, best, trial = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
     degree = _start(blocks, size, x, z, other)
-    best_error, tried, anchored, mark, marked, total = np.inf, np.inf, np.inf, np.inf, 0, 0
+    best_error, tried, total, held_until = np.inf, _NEAR * np.abs(g).max() / _FINISH, 0, 0
     for iteration in range(iterations):
         for i in range(n):
             impulse[i] = f[i] * x[i]
@@ -68,11 +69,7 @@ def interior_point(
             best[:] = impulse
         if error <= tolerance or total >= iterations:
             break
-        if error <= 0.5 * mark:
-            mark, marked = error, iteration
-        elif iteration - marked > _PATIENCE:
-            break
-        if iteration >= 3 and error < _FINISH * tried:
+        if error < _FINISH * tried:
             tried = error
             trial[:] = impulse
             taken, found = newton(G, g, blocks, trial, sigma, _FINISHING, tolerance, _COMPLIANCE, False)
@@ -82,19 +79,11 @@ def interior_point(
                 best[:] = trial
             if found <= tolerance:
                 break
-        if error < _NEAR * speed and error < _ANCHOR * anchored:
-            anchored = error
-            trial[:] = impulse
-            taken, found = _proximal(G, g, blocks, trial, sigma, tolerance)
-            total += taken
-            if found < best_error:
-                best_error = found
-                best[:] = trial
-            if found <= tolerance:
-                break
         tau = _gap(blocks, f, x, z, other) / degree
         velocity(H, h, x, r)
         _set_slack(blocks, tau, z, other, u, r)
+        if iteration < held_until:
+            u[:] = 0.0
         K = _equations(H, blocks, f, x, z, other, u)
         _aim(blocks, f, 0.0, x, z, other, dx, dz, d_other, False, rc, rc_other)
         if not _direction(K.copy(), H, blocks, f, x, z, other, u, r, rc, rc_other, dx, dz, d_other):
@@ -110,37 +99,14 @@ def interior_point(
         total += 1
         if not length > _STUCK:
             break
+        if length < _SHORT and iteration >= held_until:
+            held_until = iteration + 1 + _HOLD
         for i in range(n):
             x[i] += length * dx[i]
             z[i] += length * dz[i]
             other[i] += length * d_other[i]
     impulse[:] = best
     velocity(G, g, impulse, sigma)
-    return total, best_error
-
-
-@subroutine
-def _proximal(
-    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, tolerance: float
-) -> tuple[int, float]:  # fmt: skip
-    """Newton's method on problems that hold on to the impulses found before, by less and less; the best result."""
-    n = g.shape[0]
-    H, h, trial, total, best_error = G.copy(), np.empty(n), impulse.copy(), 0, np.inf
-    for weight in _PROXIMAL:
-        for b in range(blocks.shape[0]):
-            for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
-                hold = weight * blocks[b].scale
-                H[i, i], h[i] = G[i, i] + hold, g[i] - hold * trial[i]
-        taken, _ = newton(H, h, blocks, trial, sigma, 2 * _FINISHING, 0.1 * tolerance, 0.0, False)
-        velocity(G, g, trial, sigma)
-        error, total = residual(blocks, trial, sigma), total + taken
-        if not math.isfinite(error):
-            break
-        if error < best_error:
-            best_error = error
-            impulse[:] = trial
-        if error <= tolerance:
-            break
     return total, best_error
 
 

@@ -19,6 +19,7 @@ from tangens.contact.rigid.solvers.interior_point import interior_point
 from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
+from tangens.contact.rigid.solvers.proximal import proximal
 from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
@@ -34,9 +35,9 @@ _FEW_SWEEPS, _FEW_ROWS = (
     100,
 )  # of Gauss-Seidel from nothing, where it does not end there; in heaps they settle nothing
 _COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
-_INTERIOR = 80  # iterations of the interior-point method: hard problems of 100 contacts take 10 to 60
-_CONTINUATION = 200  # iterations along the path
-_SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution of a problem of boxes
+_INTERIOR, _PROXIMAL = 40, 80  # iterations of the interior-point method, and of proximal steps where it ends early
+_CONTINUATION = 200  # iterations along the path of compliance, for boxes
+_SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
 _STILL = 10.0  # velocities within so many times the solver's error are none
 _WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
 
@@ -105,20 +106,22 @@ def _newton_from_guess_or_sweeps(
 def solve_hard(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
-    """The same where that fails, from nothing, whatever the guess was: through the interior, or as softer problems."""
+    """The same where that fails, from nothing, whatever the guess was."""
     set_scales(G, blocks)
     velocity(G, g, impulse, sigma)
     error, total = residual(blocks, impulse, sigma), 0
     most = _affordable(iterations, g.shape[0])
-    if solver != _PIVOTING:
+    if solver == _PIVOTING:
+        total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
+    else:
         trial, trial_sigma = impulse.copy(), sigma.copy()
         total, found = interior_point(G, g, blocks, trial, trial_sigma, min(most, _INTERIOR), tolerance)
+        if not found <= tolerance:
+            more, found = proximal(G, g, blocks, trial, trial_sigma, min(most - total, _PROXIMAL), tolerance)
+            total += more
         if found < error or not math.isfinite(error):
             error = found
             impulse[:], sigma[:] = trial, trial_sigma
-    if not error <= tolerance:
-        more, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error, solver == _PIVOTING)
-        total += more
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
 
@@ -131,10 +134,9 @@ def _affordable(iterations: int, n: int) -> int:
 
 @subroutine
 def _continue(
-    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float,
-    sweep: bool,
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float
 ) -> tuple[int, float]:  # fmt: skip
-    """Follow the path of compliance; where it ends early, Gauss-Seidel sweeps may find places for Newton to start from.
+    """Follow the path of compliance; where it ends early, let Gauss-Seidel sweeps find places for Newton to start from.
 
     `error` is that of the impulses
     given, which are kept if nothing better is found.
@@ -148,7 +150,7 @@ def _continue(
             error = found
             impulse[:] = trial
             sigma[:] = trial_sigma
-        if error <= tolerance or not solvable or total >= iterations or not sweep:
+        if error <= tolerance or not solvable or total >= iterations:
             break
         trial[:] = 0.0
         velocity(G, g, trial, trial_sigma)
