@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.host_engine import HostEngine
+from tangens.contact.interruptible import interruptible
 from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.gradients.complementarity_aware import with_touching_contacts, with_wanted_modes
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
@@ -54,6 +55,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
+_MANY = 64  # contacts: fewer are solved for, or given up, within a fraction of a second
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
@@ -97,7 +99,7 @@ class RigidEngine(HostEngine):
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
-        found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+        found = self._take(scratch, nc, first, duration, implicit_h, correction)
         for look in range(_LOOKS):
             if not found[3] or found[5] == math.inf:
                 break
@@ -105,7 +107,7 @@ class RigidEngine(HostEngine):
             if more < 0:
                 break
             nc = more
-            found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction)
+            found = self._take(scratch, nc, first, duration, implicit_h, correction)
         relaxed, second = 0.0, None
         if correction > 0.0 and not found[5] <= self._options.tolerance and found[5] < math.inf:
             found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
@@ -118,6 +120,19 @@ class RigidEngine(HostEngine):
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, contacts, report, RigidTape(memory, report, second), next_guess, self.owner, failed)
 
+    def _take(
+        self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float
+    ) -> Any:
+        """The compiled step; those of many contacts may take long, and Ctrl-C has to get through."""
+        if nc < _MANY:
+            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction)
+        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction)
+        try:
+            return interruptible(task)
+        except KeyboardInterrupt:
+            scratch.abandoned = True  # something still works on it
+            raise
+
     def _in_two_stages(
         self, scratch: RigidScratch, nc: int, unsolved: Any, duration: float, implicit_h: float, correction: float
     ) -> tuple[Any, float, Array | None]:
@@ -125,7 +140,7 @@ class RigidEngine(HostEngine):
 
         Where nothing asks for any, or the first stage ends no nearer to the laws, the step stays as it is.
         """
-        first = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, 0.0)
+        first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, 0.0)
         if not first[5] < unsolved[5]:
             return unsolved, 0.0, None
         responses = scratch.body_responses, scratch.constraint_responses
@@ -419,6 +434,11 @@ class RigidEngine(HostEngine):
 
 
 _NO_COMPENSATION = np.zeros((0, 0))
+
+
+def _step_on(scratch: RigidScratch, *arguments: Any) -> Any:
+    """The compiled step, which keeps alive what it works on."""
+    return compiled_step(scratch.addresses, *arguments)
 
 
 class _StateBlocks(Mapping[str, Array]):

@@ -41,6 +41,9 @@ _OVERLAPS = 1e-9  # [m]
 class RigidScratch:
     """What one thread needs to take and differentiate steps of one scene."""
 
+    abandoned = False
+    """Whether an interrupted step may still write to it."""
+
     def __init__(self, scene: Scene, options: RigidContact) -> None:
         self.dynamics = ExactDynamics(scene.shared_model)
         m = self.model = _with_contacts(self.dynamics.model, options.margin)
