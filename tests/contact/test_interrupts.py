@@ -36,7 +36,7 @@ def test_an_interrupt_gets_through(model: str, what: str) -> None:
             with pytest.raises(subprocess.TimeoutExpired):
                 child.wait(1.0)  # by then it is inside of compiled code
             child.send_signal(signal.SIGINT)
-            assert child.wait(10.0) == 0  # steps of this scene take minutes
+            assert child.wait(10.0) in (0, 130)  # steps of this scene take minutes
             assert child.stdout.read() == "interrupted\n"
         finally:
             child.kill()

@@ -2,14 +2,19 @@
 
 Python answers a signal between two of its own instructions, in the main thread: not while that is inside compiled code.
 So the work is done in another thread, which needs no lock of Python's, while the main thread waits and listens. After an
-interrupt that thread is left to itself; its work is bounded, and whoever called it must not touch what it works on.
+interrupt that thread is left to itself; its work is bounded, and whoever called it must not touch what it works on. A
+process that ends meanwhile waits for a moment, and then leaves without tidying up: compiled code cannot be stopped, and
+must not find its libraries unloaded.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -36,6 +41,23 @@ class _Worker:
 
 
 _idle: list[_Worker] = []
+_abandoned: list[_Worker] = []
+_GRACE = 2.0  # how long the end of the process waits for abandoned work [s]
+_INTERRUPTED = 130  # the exit status of a process that Ctrl-C has ended
+
+
+@atexit.register
+def _leave() -> None:
+    deadline = time.monotonic() + _GRACE
+    for worker in _abandoned:
+        if worker.process != os.getpid():
+            continue
+        try:
+            worker.results.get(timeout=max(deadline - time.monotonic(), 0.0))
+        except queue.Empty:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(_INTERRUPTED)
 
 
 def interruptible(task: Callable[[], T]) -> T:
@@ -46,8 +68,12 @@ def interruptible(task: Callable[[], T]) -> T:
     if worker.process != os.getpid():  # a fork has no threads but its own
         worker = _Worker()
     worker.tasks.put(task)
-    result, error = worker.results.get()
-    _idle.append(worker)  # only now: after an interrupt it may still be at work
+    try:
+        result, error = worker.results.get()
+    except BaseException:
+        _abandoned.append(worker)
+        raise
+    _idle.append(worker)
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]

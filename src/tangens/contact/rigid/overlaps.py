@@ -35,6 +35,7 @@ IntArray = NDArray[np.int64]
 
 _SHARE = 1e-5  # of a body's response: so much less is undone, and nothing moves much faster than asked for
 _SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
+_IMMOBILE = 1e-18  # share of a body's response that is rounding
 _NEVER = 1e6  # a target that no velocity violates
 _NEWTON = 0  # the place of Newton's method in `solvers.solve.SOLVERS`
 
@@ -122,6 +123,8 @@ def _add_compliance(model: Model, w: Workspace, target: Array, by_geom: Array, b
                 response = by_constraint[-1 - block.source, 1 if i >= block.start + 3 else 0]
             if target[i] < 0.0 or block.kind == EQUALITY:
                 soft[i] = _SHARE * response
+                if block.kind != EQUALITY and w.G[i * n + i] <= _IMMOBILE * response:
+                    w.g[i] = _NEVER  # nothing moves that way: it bears no load
                 w.G[i * n + i] += soft[i] * abs(target[i]) / (abs(target[i]) + _SLOW)
     return soft
 

@@ -38,6 +38,7 @@ _COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
 _INTERIOR, _PROXIMAL = 40, 80  # iterations of the interior-point method, and of proximal steps where it ends early
 _CONTINUATION = 200  # iterations along the path of compliance, for boxes
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
+_LARGEST = 1e7  # velocity that an impulse makes by itself, relative to those there are: mass ratios of 1e4 reach 1e6
 _STILL = 10.0  # velocities within so many times the solver's error are none
 _WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
 
@@ -119,11 +120,23 @@ def solve_hard(
         if not found <= tolerance:
             more, found = proximal(G, g, blocks, trial, trial_sigma, min(most - total, _PROXIMAL), tolerance)
             total += more
+        if _beyond_digits(g, blocks, trial):
+            found = math.inf
         if found < error or not math.isfinite(error):
             error = found
             impulse[:], sigma[:] = trial, trial_sigma
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
+
+
+@inline
+def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
+    """Whether impulses have grown without bounds, as those of problems without a solution do, until rounding hides it."""
+    fastest, largest = 0.0, 0.0
+    for b in range(blocks.shape[0]):
+        for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
+            fastest, largest = max(fastest, abs(g[i])), max(largest, blocks[b].scale * abs(impulse[i]))
+    return not largest <= _LARGEST * fastest
 
 
 @inline
