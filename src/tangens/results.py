@@ -68,8 +68,9 @@ class SolverReport(NamedTuple):
     """What found the impulses, if there were any: for `ncp` "newton" or "admm"; for `lcp` "guess" (all contacts did
     as in the step before), "pivoting" or, where that failed, "fallback"."""
     relaxed: float = 0.0
-    """Where overlaps or errors of equalities cannot be undone within the step, the step is that of the closest problem
-    that can be solved: how far the velocities it asks for had to be relieved [m/s]. 0 where nothing was."""
+    """Where overlaps or errors of equalities cannot be undone under the laws of contact, since bodies or friction hold
+    them, they are undone apart from these laws, as far as they can be: the largest velocity that was asked for [m/s].
+    Else 0."""
 
     relaxation: float = 0.0
     """Where no solution was found at the relaxation asked for: the larger one at which the step was solved, as a last
@@ -101,8 +102,8 @@ class SolverReport(NamedTuple):
             )
         if self.relaxed:
             return (
-                "converged; overlaps that nothing can undo were relieved: they part up to "
-                f"{self.relaxed:.2g} m/s slower than asked"
+                "converged; overlaps that the laws of contact cannot undo are relieved apart from them: up to "
+                f"{self.relaxed:.2g} m/s were asked for"
             )
         return "converged"
 

@@ -18,7 +18,7 @@ import tangens as tg
 Array = NDArray[np.float64]
 MODELS = {"ncp": tg.Ncp(), "lcp": tg.Lcp()}
 STEPS = 10
-_KINDS = ("SPHERE", "CAPSULE", "CYLINDER", "ELLIPSOID", "BOX")
+_KINDS = ("SPHERE", "CAPSULE", "CYLINDER", "ELLIPSOID", "BOX", "MESH")
 _JOINTS = ("free", "hinge", "slide", "ball", "hinge slide", "slide hinge hinge")
 
 
@@ -36,8 +36,12 @@ def random_scene(rng: np.random.Generator) -> tg.Scene:
         for kind in rng.choice(_JOINTS if root else _JOINTS[1:]).split():
             body.add_joint(type=getattr(mujoco.mjtJoint, f"mjJNT_{kind.upper()}"), axis=rng.normal(size=3))
         for _ in range(rng.integers(1, 4)):
+            kind = str(rng.choice(_KINDS))
+            if kind == "MESH":
+                spec.add_mesh(name=f"{len(spec.meshes)}", uservert=(0.5 * size * rng.uniform(-1, 1, (8, 3))).ravel())
             body.add_geom(
-                type=getattr(mujoco.mjtGeom, f"mjGEOM_{rng.choice(_KINDS)}"), size=size * rng.uniform(0.2, 0.6, 3),
+                type=getattr(mujoco.mjtGeom, f"mjGEOM_{kind}"), size=size * rng.uniform(0.2, 0.6, 3),
+                meshname=spec.meshes[-1].name if kind == "MESH" else "",
                 pos=0.5 * size * rng.uniform(-1, 1, 3), quat=rng.normal(size=4),
                 friction=[rng.choice([0.0, rng.uniform(0, 2)]), 0.1, 0.1], mass=10 ** rng.uniform(-2, 2),
             )  # fmt: skip

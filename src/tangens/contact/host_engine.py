@@ -101,9 +101,11 @@ class HostEngine(Engine):
 
     def _lend(self) -> Any:
         try:
-            return self._idle.pop()
+            scratch = self._idle.pop()
         except IndexError:
             return self.new_scratch()
+        # after an interrupt, a step may still be at work on it
+        return self._lend() if getattr(scratch, "abandoned", False) else scratch
 
     def function(self, rule: GradientRule) -> PureStep:
         """The step as a JAX function that calls back to this engine."""

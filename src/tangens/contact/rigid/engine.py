@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.host_engine import HostEngine
+from tangens.contact.interruptible import interruptible
 from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.gradients.complementarity_aware import with_touching_contacts, with_wanted_modes
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
@@ -29,11 +30,12 @@ from tangens.contact.rigid.gradients.linearization import (
 )
 from tangens.contact.rigid.gradients.other_answers import other_answer
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
-from tangens.contact.rigid.gradients.redundant_forces import RedundantForces
-from tangens.contact.rigid.gradients.relief import add_relief_slopes, by_constraint, relief_of
+from tangens.contact.rigid.gradients.redundant_forces import RedundantForces, force_derivative
 from tangens.contact.rigid.gradients.switches import first_to_part, nearest_switch, tilts_of
-from tangens.contact.rigid.memory.tape import RELAXED, Solved, gaps_of, inputs_of, read_tape, rotations_of
-from tangens.contact.rigid.problem.contact_problem import BOX, MODE_NAMES
+from tangens.contact.rigid.gradients.two_stages import UNAFFECTED, Stage, force_derivative_of, through_both
+from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape, rotations_of
+from tangens.contact.rigid.overlaps import undo_overlaps
+from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
 from tangens.contact.rigid.step import step as compiled_step
@@ -53,7 +55,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
-_NO_RELIEF = np.zeros(0)
+_MANY = 64  # contacts: fewer are solved for, or given up, within a fraction of a second
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
@@ -63,6 +65,8 @@ class RigidTape(NamedTuple):
 
     memory: Array
     report: partial[SolverReport]
+    second: Array | None = None
+    """Of a step in two stages, the tape of the second one, see `overlaps`."""
 
 
 class RigidEngine(HostEngine):
@@ -95,7 +99,7 @@ class RigidEngine(HostEngine):
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
-        found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction, _NO_RELIEF)
+        found = self._take(scratch, nc, first, duration, implicit_h, correction)
         for look in range(_LOOKS):
             if not found[3] or found[5] == math.inf:
                 break
@@ -103,10 +107,10 @@ class RigidEngine(HostEngine):
             if more < 0:
                 break
             nc = more
-            found = compiled_step(scratch.addresses, nc, first, duration, implicit_h, correction, _NO_RELIEF)
-        relaxed = 0.0
-        if not found[5] <= self._options.tolerance and found[5] < math.inf:
-            found, relaxed = self._relaxed(scratch, nc, found, duration, implicit_h, correction)
+            found = self._take(scratch, nc, first, duration, implicit_h, correction)
+        relaxed, second = 0.0, None
+        if correction > 0.0 and not found[5] <= self._options.tolerance and found[5] < math.inf:
+            found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
         out, memory, next_guess, _, *numbers = found
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
@@ -114,27 +118,42 @@ class RigidEngine(HostEngine):
         report = partial(_report, self._options.tolerance, relaxed, *numbers)
         contacts = partial(_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS
         state = State.trusted(out[:nq], out[nq : nq + nv])
-        return Step(state, contacts, report, RigidTape(memory, report), next_guess, self.owner, failed)
+        return Step(state, contacts, report, RigidTape(memory, report, second), next_guess, self.owner, failed)
 
-    def _relaxed(
+    def _take(
+        self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float
+    ) -> Any:
+        """The compiled step; those of many contacts may take long, and Ctrl-C has to get through."""
+        if nc < _MANY:
+            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction)
+        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction)
+        try:
+            return interruptible(task)
+        except KeyboardInterrupt:
+            scratch.abandoned = True  # something still works on it
+            raise
+
+    def _in_two_stages(
         self, scratch: RigidScratch, nc: int, unsolved: Any, duration: float, implicit_h: float, correction: float
-    ) -> tuple[Any, float]:
-        """The step again with its targets relieved, if they ask for too much; and by how much they are [m/s].
+    ) -> tuple[Any, float, Array | None]:
+        """The step again in two stages, see `overlaps`, the velocity that overlaps ask for, and the second tape.
 
-        Where friction holds what is left, as in a narrow wedge, overlaps are left as they are.
+        Where nothing asks for any, or the first stage ends no nearer to the laws, the step stays as it is.
         """
-        tolerance, best = self._options.tolerance, (unsolved, 0.0)
-        relief, rows, blocks = relief_of(scratch.addresses, unsolved[1])
-        most = float(np.abs(relief.s).max(initial=0.0))
-        by_row = by_constraint(relief, rows, blocks, nc, scratch.constraints)
-        for correct, relieved, relaxed in ((correction, by_row, most), (0.0, _NO_RELIEF, relief.asked)):
-            if relaxed > tolerance and correction > 0.0:
-                found = compiled_step(scratch.addresses, nc, _NO_GUESS, duration, implicit_h, correct, relieved)
-                if found[5] < best[0][5]:
-                    best = found, relaxed
-                if found[5] <= tolerance:
-                    break
-        return best
+        first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, 0.0)
+        if not first[5] < unsolved[5]:
+            return unsolved, 0.0, None
+        responses = scratch.body_responses, scratch.constraint_responses
+        out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
+        if asked <= self._options.tolerance:
+            return unsolved, 0.0, None
+        at = sum(self._sizes[:2]) + 7 * nc
+        out[at : at + 3 * nc] += first[0][at : at + 3 * nc]  # forces
+        modes, before = out[at + 3 * nc : at + 4 * nc], first[0][at + 3 * nc : at + 4 * nc]
+        modes[:] = np.where(before != BREAKING, before, modes)
+        _, tape, guess, beyond, iterations, residual, *numbers = first
+        found = (out, tape, guess, beyond, iterations + taken, max(residual, error), *numbers)
+        return found, asked, second
 
     def _split(self, out: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ of what the compiled step reports."""
@@ -157,6 +176,10 @@ class RigidEngine(HostEngine):
                 return near
             if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
                 near = Switch(0.0, "contact", namer(solved.blocks[b]))
+            if tape.second is not None:
+                solved = self.solved(tape.second)
+                other, _ = nearest_switch(scratch.addresses, tape.second, solved, fastest, tilts, namer)
+                near = min(near, other, key=lambda switch: switch.distance)
         return near
 
     def has_other_answers(self, tape: Any) -> bool:
@@ -169,9 +192,11 @@ class RigidEngine(HostEngine):
     ) -> Jacobian:
         """Derivative of a step at its modes."""
         memory, (_, nv, nu) = tape.memory, self._sizes
+        if tape.second is not None:
+            return self._jacobian_of_two_stages(scratch, tape, wrt, with_force, rule)
         by_state = np.empty((3, 2, *self._square))
         by_u = np.empty((2, nv, nu)) if "u" in wrt else self._no_u
-        if with_force or memory[RELAXED] or not _INPUTS.issuperset(wrt):
+        if with_force or not _INPUTS.issuperset(wrt):
             J = self._jacobian_in_parts(scratch, tape, wrt, with_force, rule, by_state, by_u)
         else:
             responses, gravcomp = self._responses(scratch, memory, rule), self._gravity_compensation(scratch, memory)
@@ -211,11 +236,54 @@ class RigidEngine(HostEngine):
         chosen = {name: blocks[name] for name in wrt}
         return Jacobian(chosen, force if with_force else None, not lin.ambiguous, tape.report)
 
+    def _jacobian_of_two_stages(
+        self, scratch: RigidScratch, tape: RigidTape, wrt: Sequence[str], with_force: bool, rule: GradientRule
+    ) -> Jacobian:
+        """See `gradients.two_stages`."""
+        for name in ("size", "placement"):
+            if name in wrt:
+                raise NotDifferentiable(
+                    f"overlaps that the laws of contact cannot undo were undone apart from them in this step, which "
+                    f"has no derivative by {name}: take the overlap out of the pose, or exclude the pair from collision"
+                )
+        nv, tapes = self._sizes[1], (tape.memory, tape.second)
+        stages, terms, forces = [], [], None
+        for memory in tapes:
+            lin, responses = self.linearize(scratch, memory, rule, with_u="u" in wrt, with_turn=with_force)
+            stages.append(Stage(lin, self.solved(memory)))
+            terms.append(self._terms(scratch, memory, responses, wrt, lin))
+            if forces is None and "q" in wrt:
+                forces = force_derivative(scratch.addresses, memory, responses, stages[0].solved.impulse)
+        first, second = stages
+        blocks: dict[str, Array] = {}
+        force: dict[str, Array] = {}
+        by_q, by_dv = integrate_jacobians(self._layout, second.lin.v_next, self._h * second.lin.v_next)
+        for name in wrt:
+            shape = terms[0][name][0].shape[1:]
+            size = math.prod(shape)
+            one, two = ((R.reshape(nv, size), C.reshape(len(C), size)) for R, C in (term[name] for term in terms))
+            if name in UNAFFECTED:
+                two = np.zeros_like(two[0]), np.zeros_like(two[1])
+            dv, *d_impulses = through_both(first, second, one, two, forces if name == "q" else None)
+            dq = self.solved(tape.memory).h * by_dv @ dv + (by_q if name == "q" else 0.0)
+            blocks[name] = np.stack([dq, dv]).reshape(2, nv, *shape)
+            if with_force:
+                change = force_derivative_of((first, second), (d_impulses[0], d_impulses[1]), name == "q")
+                force[name] = change.reshape(-1, 3, *shape)
+        determinate = not (first.lin.ambiguous or second.lin.ambiguous)
+        return Jacobian(blocks, force if with_force else None, determinate, tape.report)
+
     def carry_back(
         self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
         memory = tape.memory
+        if tape.second is not None:
+            names, with_force = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force is not None
+            J = self._jacobian_of_two_stages(scratch, tape, names, with_force, rule)
+            pulls = {"q": cotangent.q, "v": cotangent.v} | ({"force": cotangent.force} if with_force else {})
+            back = {x: sum(np.tensordot(pull, J[y, x], pull.ndim) for y, pull in pulls.items()) for x in names}
+            return back, J.determinate
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):
             back = self._aware_of_other_modes(scratch, memory, cotangent, wrt, rule, lin, back)
@@ -282,8 +350,6 @@ class RigidEngine(HostEngine):
         while lin.unknown >= 0:
             responses = self._by_differences(scratch, memory, responses, lin.unknown)
             lin = linearize(scratch.addresses, memory, responses, gravcomp, with_u, with_turn)
-        if memory[RELAXED]:
-            lin = add_relief_slopes(scratch.addresses, memory, responses, lin)
         return lin, responses
 
     def solved(self, memory: Array) -> Solved:
@@ -325,11 +391,6 @@ class RigidEngine(HostEngine):
         m, nv = len(lin.active), len(x.v)
         regressors: dict[str, Array] = {}
         for name in names:
-            if memory[RELAXED] and name in ("size", "placement"):
-                raise NotDifferentiable(
-                    f"overlaps that cannot be undone were relieved in this step, which has no derivative by {name}: "
-                    "take the overlap out of the pose, or exclude the pair from collision"
-                )
             if name in ("q", "v"):
                 out[name] = lin.R["qv".index(name)], through_B(lin, lin.K["qv".index(name)])
             elif name in ("tau", "u"):
@@ -373,6 +434,11 @@ class RigidEngine(HostEngine):
 
 
 _NO_COMPENSATION = np.zeros((0, 0))
+
+
+def _step_on(scratch: RigidScratch, *arguments: Any) -> Any:
+    """The compiled step, which keeps alive what it works on."""
+    return compiled_step(scratch.addresses, *arguments)
 
 
 class _StateBlocks(Mapping[str, Array]):

@@ -23,6 +23,7 @@ from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
+from tangens.contact.rigid.overlaps import body_responses, constraint_responses
 from tangens.contact.rigid.solvers.solve import SOLVERS
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.kinematic_tree import pack_tree
@@ -40,6 +41,9 @@ _OVERLAPS = 1e-9  # [m]
 class RigidScratch:
     """What one thread needs to take and differentiate steps of one scene."""
 
+    abandoned = False
+    """Whether an interrupted step may still write to it."""
+
     def __init__(self, scene: Scene, options: RigidContact) -> None:
         self.dynamics = ExactDynamics(scene.shared_model)
         m = self.model = _with_contacts(self.dynamics.model, options.margin)
@@ -53,8 +57,9 @@ class RigidScratch:
         self.has_ties = bool(np.isin(m.eq_type, ties).any())
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         constraints = Constraints(scene.shared_model)
-        self.constraints = constraints.count
-        """How many there are besides contact."""
+        self.body_responses = body_responses(scene.shared_model)
+        """How fast the geoms' bodies answer impulses, and constraints besides contact: see `overlaps`."""
+        self.constraint_responses = constraint_responses(scene.shared_model, constraints.packed)
         self._table = _address_table(scene, options, constraints, self.dynamics, m, d)
         self.addresses = self._table.addresses
         """What compiled code takes."""

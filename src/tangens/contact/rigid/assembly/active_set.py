@@ -28,17 +28,14 @@ Records = NDArray[np.void]
 
 @subroutine
 def add_violated(
-    model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, relief: Array, slack: float
+    model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, slack: float
 ) -> int:
-    """Let contacts and limits take part whose velocity, target included, is below `slack`; returns how many are new.
-
-    `relief` is what targets are relaxed by, see `build_rows`.
-    """
+    """Let contacts and limits take part whose velocity, target included, is below `slack`; returns how many are new."""
     specs, entries, q, v_next = model.specs, model.entries, kin.q, w.v_next
     nc = w.contacts.shape[0]
     joined = 0
     for c in range(nc):
-        if not w.contacts[c].chosen and normal_velocity(model, kin, after, w.contacts[c]) + relief[3 * c] < slack:
+        if not w.contacts[c].chosen and normal_velocity(model, kin, after, w.contacts[c]) < slack:
             w.contacts[c].chosen, joined = 1, joined + 1
     for s in range(specs.shape[0]):
         spec = specs[s]
@@ -47,7 +44,7 @@ def add_violated(
             rate = line_value(entries, spec.start, spec.middle, v_next, True)
             for side in range(2):
                 left, speed = (x - spec.low, rate) if side == 0 else (spec.high - x, -rate)
-                asked = limit_target(model, left)[0] + relief[3 * nc + 6 * s + side]
+                asked = limit_target(model, left)[0]
                 if not limits[2 * s + side] and speed + asked < slack:
                     limits[2 * s + side], joined = 1, joined + 1
         elif spec.shape == BALL_LIMIT and not limits[2 * s]:
@@ -55,7 +52,7 @@ def add_violated(
             left = spec.high - ball_angle(q, spec.joint[0], axis)
             for i in range(3):
                 speed -= axis[i] * v_next[spec.joint[1] + i]
-            if speed + limit_target(model, left)[0] + relief[3 * nc + 6 * s] < slack:
+            if speed + limit_target(model, left)[0] < slack:
                 limits[2 * s], joined = 1, joined + 1
     return joined
 

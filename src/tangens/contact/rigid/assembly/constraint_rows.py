@@ -30,11 +30,11 @@ Records = NDArray[np.void]
 
 
 @subroutine
-def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, guess: Array, relief: Array) -> None:
+def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, guess: Array) -> None:
     """Rows, targets and first guesses of the constraints that take part, and their numbers.
 
     `limits` says which limits do, two sides for each constraint. `guess` has three impulses for each contact, then six
-    for each constraint; so has `relief`, which is added to the targets of those that ask for too much.
+    for each constraint.
     """
     nc, law = w.contacts.shape[0], int(model.settings[LAW])
     J, g, rate, impulse = w.J, w.g, w.rate, w.impulse
@@ -51,7 +51,7 @@ def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, gu
         contact_rows(model, kin, contact, J[r : r + 3])
         for i in range(3):
             impulse[r + i], g[r + i], rate[r + i] = guess[3 * c + i], 0.0, 0.0
-        g[r], rate[r] = contact.target + relief[3 * c], contact.rate
+        g[r], rate[r] = contact.target, contact.rate
         b, r = b + 1, r + 3
     for s in range(model.specs.shape[0]):
         spec = model.specs[s]
@@ -67,7 +67,6 @@ def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, gu
             _constraint_rows(model, kin, spec, block, r, J, g, rate)
             for i in range(width):
                 impulse[r + i] = guess[3 * nc + 6 * s + side + i]
-                g[r + i] += relief[3 * nc + 6 * s + side + i]
             b, r = b + 1, r + width
     w.counts[0], w.counts[1] = b, r
 

@@ -59,7 +59,7 @@ def with_touching_contacts(table: IntArray, tape: Array) -> Array:
     for b in range(old.blocks.shape[0]):
         if old.blocks[b].kind == LIMIT:
             limits[2 * (-1 - old.blocks[b].source) + (1 if old.blocks[b].sign < 0.0 else 0)] = 1
-    build_rows(model, kin, w, limits, impulses, np.zeros_like(impulses))
+    build_rows(model, kin, w, limits, impulses)
     set_delassus(model, w)
     velocity(w.G.reshape(n, n), w.g, w.impulse, w.sigma)
     b = 0

@@ -32,16 +32,15 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-CONTACTS, BLOCKS, ROWS, DURATION, IMPLICIT, CORRECTION, WORKSPACE, RELAXED = range(8)
-"""Entries of the header: numbers of contacts, blocks and rows; settings of the step; where the workspace begins;
-whether targets were relaxed."""
-_HEADER = 8
+CONTACTS, BLOCKS, ROWS, DURATION, IMPLICIT, CORRECTION, WORKSPACE = range(7)
+"""Entries of the header: numbers of contacts, blocks and rows; settings of the step; where the workspace begins."""
+_HEADER = 8  # an even number, so that all arrays are aligned
 _ARRAYS = len(KINEMATICS) + 1
 _BLOCK_SIZE = BLOCK.itemsize // 8
 
 
 @subroutine
-def record(table: IntArray, model: Model, w: Workspace, relaxed: bool) -> Array:
+def record(table: IntArray, model: Model, w: Workspace) -> Array:
     """Write the tape of a solved step."""
     nc, nb, n, nv = w.contacts.shape[0], w.counts[0], w.counts[1], w.v_next.shape[0]
     entries, start = w.L.shape[0], _HEADER
@@ -50,7 +49,6 @@ def record(table: IntArray, model: Model, w: Workspace, relaxed: bool) -> Array:
     tape = np.empty(start + offsets(nv, entries, nc, nb, n)[5])
     tape[CONTACTS], tape[BLOCKS], tape[ROWS], tape[WORKSPACE] = nc, nb, n, start
     tape[DURATION], tape[IMPLICIT], tape[CORRECTION] = model.h, model.implicit_h, model.correction
-    tape[RELAXED] = 1.0 if relaxed else 0.0
     at = _HEADER
     for k in range(_ARRAYS):
         array = take(table, FIRST_OF_KINEMATICS + k)

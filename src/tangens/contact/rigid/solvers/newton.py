@@ -48,7 +48,7 @@ def newton(
         m = _linearize_laws(blocks, impulse, sigma, base, F, rows, owner, slopes)
         velocity(G, g, base, base_sigma)
         A = _equations(G, blocks, compliance, sigma, base_sigma, rows[:m], owner[:m], slopes, F)
-        if not _solve(A, F[:m]):
+        if not solve_equations(A, F[:m]):
             break
         for r in range(m):
             base[rows[r]] += F[r]
@@ -163,7 +163,7 @@ def _equations(
 
 
 @subroutine
-def _solve(A: Array, b: Array) -> Any:
+def solve_equations(A: Array, b: Array) -> Any:
     """Solve in place; False if the equations are singular."""
     if A.shape[0] < _WORTH_LAPACK:
         return solve_in_place(A, b)

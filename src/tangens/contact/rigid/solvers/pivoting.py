@@ -32,6 +32,7 @@ LOW, FREE, HIGH, HELD, OUTSIDE = -1, 0, 1, 2, 3
 _AT_BOUND = 1e-9  # share of the bound's size
 _STILL = 1e-11  # a rate this small, relative to what moves it, is none
 _CORRECTIONS = 6  # of the places that a round of sweeps leads to
+_SHARES = 6  # ways to share the load that are tried, each with more rows on their bounds
 _PIVOTS = 8  # for each row, before Dantzig's method counts as cycling
 _WORK = 1e9  # multiplications for pivots, and as many again for the fallback: no step of a heap of contacts hangs
 
@@ -95,6 +96,9 @@ def solve_boxes(
         sweeps *= 2
     impulse[:] = best
     velocity(G, g, impulse, sigma)
+    if best_error <= tolerance:
+        _places_of(box, impulse, places)
+        best_error = _let_stick(G, g, blocks, box, places, impulse, sigma, tolerance, best_error)
     return taken, best_error, FALLBACK
 
 
@@ -220,11 +224,14 @@ def _let_stick(
     G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array, tolerance: float,
     error: float,
 ) -> float:  # fmt: skip
-    """Take friction from its bounds where nothing slides, if the laws allow it; returns the residual."""
+    """Look for smaller impulses where some row is on a bound without moving, if the laws allow it; returns the residual."""
     for i in range(places.shape[0]):
         normal = box.normal[i]
-        at_bound = places[i] in (LOW, HIGH) and normal >= 0 and impulse[normal] > 0.0 and box.factor[i] > 0.0
-        if at_bound and abs(sigma[i]) <= tolerance:
+        if normal < 0:
+            could_bear = places[i] == LOW and box.low[i] == 0.0
+        else:
+            could_bear = places[i] in (LOW, HIGH) and impulse[normal] > 0.0 and box.factor[i] > 0.0
+        if could_bear and abs(sigma[i]) <= tolerance:
             return _stabilize(G, g, blocks, box, places, impulse, sigma, tolerance)
     return error
 
@@ -243,17 +250,39 @@ def _stabilize(
         elif places[i] == HELD or (places[normal] != FREE and wide[normal] == FREE) or abs(sigma[i]) <= tolerance:
             wide[i] = FREE
     basic, error = impulse.copy(), residual(blocks, impulse, sigma)
-    for attempt in range(2):
-        _settle(G, g, box, places if attempt else wide, impulse)
+    for _ in range(_SHARES):
+        _settle(G, g, box, wide, impulse)
         velocity(G, g, impulse, sigma)
         found = residual(blocks, impulse, sigma)
         if found <= tolerance:
             return found
-        if error <= tolerance:
+        if not _put_on_bounds(box, wide, impulse):
             break
+    if not error <= tolerance:
+        _settle(G, g, box, places, impulse)
+        velocity(G, g, impulse, sigma)
+        found = residual(blocks, impulse, sigma)
+        if found <= tolerance:
+            return found
     impulse[:] = basic
     velocity(G, g, impulse, sigma)
     return error
+
+
+@inline
+def _put_on_bounds(box: Box, places: IntArray, impulse: Array) -> bool:
+    """Whether rows in between are beyond a bound; they are put on it, friction only where no normal is."""
+    found = False
+    for i in range(places.shape[0]):
+        if places[i] == FREE and box.normal[i] < 0 and not box.low[i] <= impulse[i] <= box.high[i]:
+            places[i], found = LOW if impulse[i] < box.low[i] else HIGH, True
+    if not found:
+        for i in range(places.shape[0]):
+            if _is_free(box, places, i) and box.normal[i] >= 0:
+                bound = box.factor[i] * impulse[box.normal[i]]
+                if abs(impulse[i]) > bound:
+                    places[i], found = HIGH if impulse[i] > 0.0 else LOW, True
+    return found
 
 
 @subroutine

@@ -15,9 +15,11 @@ from tangens.contact.rigid.problem.contact_problem import classify, residual, ve
 from tangens.contact.rigid.solvers.admm import admm
 from tangens.contact.rigid.solvers.continuation import follow_compliance
 from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
+from tangens.contact.rigid.solvers.interior_point import interior_point
 from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
+from tangens.contact.rigid.solvers.proximal import proximal
 from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
@@ -33,8 +35,10 @@ _FEW_SWEEPS, _FEW_ROWS = (
     100,
 )  # of Gauss-Seidel from nothing, where it does not end there; in heaps they settle nothing
 _COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
-_CONTINUATION = 200  # iterations along the path: hard problems of 100 contacts take 20 to 100
+_INTERIOR, _PROXIMAL = 40, 80  # iterations of the interior-point method, and of proximal steps where it ends early
+_CONTINUATION = 200  # iterations along the path of compliance, for boxes
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
+_LARGEST = 1e7  # velocity that an impulse makes by itself, relative to those there are: mass ratios of 1e4 reach 1e6
 _STILL = 10.0  # velocities within so many times the solver's error are none
 _WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
 
@@ -103,14 +107,36 @@ def _newton_from_guess_or_sweeps(
 def solve_hard(
     G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, solver: int
 ) -> tuple[int, float, int]:  # fmt: skip
-    """The same where that fails: follow the path of compliance, from nothing."""
+    """The same where that fails, from nothing, whatever the guess was."""
     set_scales(G, blocks)
     velocity(G, g, impulse, sigma)
-    error = residual(blocks, impulse, sigma)
+    error, total = residual(blocks, impulse, sigma), 0
     most = _affordable(iterations, g.shape[0])
-    total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
+    if solver == _PIVOTING:
+        total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
+    else:
+        trial, trial_sigma = impulse.copy(), sigma.copy()
+        total, found = interior_point(G, g, blocks, trial, trial_sigma, min(most, _INTERIOR), tolerance)
+        if not found <= tolerance:
+            more, found = proximal(G, g, blocks, trial, trial_sigma, min(most - total, _PROXIMAL), tolerance)
+            total += more
+        if _beyond_digits(g, blocks, trial):
+            found = math.inf
+        if found < error or not math.isfinite(error):
+            error = found
+            impulse[:], sigma[:] = trial, trial_sigma
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
+
+
+@inline
+def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
+    """Whether impulses have grown without bounds, as those of problems without a solution do, until rounding hides it."""
+    fastest, largest = 0.0, 0.0
+    for b in range(blocks.shape[0]):
+        for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
+            fastest, largest = max(fastest, abs(g[i])), max(largest, blocks[b].scale * abs(impulse[i]))
+    return not largest <= _LARGEST * fastest
 
 
 @inline
@@ -125,7 +151,7 @@ def _continue(
 ) -> tuple[int, float]:  # fmt: skip
     """Follow the path of compliance; where it ends early, let Gauss-Seidel sweeps find places for Newton to start from.
 
-    From nothing, whatever the guess was, so that the answer does not depend on it. `error` is that of the impulses
+    `error` is that of the impulses
     given, which are kept if nothing better is found.
     """
     trial, trial_sigma = impulse.copy(), sigma.copy()

@@ -1,0 +1,148 @@
+"""Overlaps that the laws of contact cannot undo: a step in two stages.
+
+Bodies that are held overlapping, by limits, by other bodies or by friction that jams, leave the contact problem without
+a solution. Then nothing asks for more than to stay as it is, which the laws always allow, and gives a velocity v_c. What
+overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
+
+    minimise ½·|v⁺ − v_c|²_M + ½·Σ |s|²/c   so that   J·v⁺ + target + s ≥ 0,  or = 0 for an equality
+
+Only those that ask for something (target < 0, or an equality's error) may stay behind, by s: nothing is pushed into what
+it only touches. c is a small share of how a body answers impulses, and goes to zero with what is asked for. So v⁺ is
+unique, continuous and differentiable, whatever overlaps, and no overlap is left that could be undone, but for that
+share.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from tangens.contact.rigid.assembly.constraint_rows import build_rows
+from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, SPEC, WELD, unpack_constraints
+from tangens.contact.rigid.assembly.delassus import apply_impulses, set_delassus
+from tangens.contact.rigid.assembly.targets import set_contact_targets
+from tangens.contact.rigid.memory.settings import ITERATIONS, TOLERANCE
+from tangens.contact.rigid.memory.tape import DURATION, IMPLICIT, open_tape, record
+from tangens.contact.rigid.memory.views import Model, Workspace, new_workspace, open_model
+from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, LIMIT
+from tangens.contact.rigid.report import integrate, report_contacts
+from tangens.contact.rigid.solvers.solve import solve
+from tangens.kernels import floats, inline, ints, kernel, number
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_SHARE = 1e-5  # of a body's response: so much less is undone, and nothing moves much faster than asked for
+_SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
+_IMMOBILE = 1e-18  # share of a body's response that is rounding
+_NEVER = 1e6  # a target that no velocity violates
+_NEWTON = 0  # the place of Newton's method in `solvers.solve.SOLVERS`
+
+
+def body_responses(m: mujoco.MjModel) -> Array:
+    """How fast each geom's body answers impulses, (ngeom,), to a power of two: no parameter changes that gradually."""
+    return _power_of_two(m.body_invweight0[m.geom_bodyid, 0])
+
+
+def constraint_responses(m: mujoco.MjModel, packed: Array) -> Array:
+    """The same of limits, equalities and dry friction, for moving and for turning, (constraints, 2)."""
+    specs, entries = unpack_constraints.py_func(packed)
+    out = np.zeros((len(specs), 2))
+    for s, spec in enumerate(specs):
+        if spec["shape"] in (CONNECT, WELD):
+            out[s] = m.body_invweight0[spec["body"]].sum(axis=0)
+        elif spec["shape"] == BALL_LIMIT:
+            out[s] = m.dof_invweight0[spec["joint"][1]]
+        else:
+            line = entries[spec["start"] : spec["stop"]]
+            out[s] = (line["coefficient"] ** 2 * m.dof_invweight0[line["dof"]]).sum()
+    return _power_of_two(out)
+
+
+def _power_of_two(x: Array) -> Array:
+    return np.where(x > 0.0, 2.0 ** np.round(np.log2(np.maximum(x, 1e-300))), 0.0)
+
+
+@kernel(ints(2), floats(1), number, floats(1), floats(2), nogil=True)
+def undo_overlaps(
+    table: IntArray, tape: Array, correction: float, by_geom: Array, by_constraint: Array
+) -> tuple[Array, Array, int, float, float]:
+    """The second stage, from the tape of the first, which undid nothing.
+
+    Returns what is reported of it as of a step, its tape, iterations, residual, and the largest velocity asked for.
+    """
+    _, kin, first = open_tape(table, tape)
+    model = open_model(table, tape[DURATION], tape[IMPLICIT], correction)
+    nc, ns = first.contacts.shape[0], model.specs.shape[0]
+    w = new_workspace(model, kin, nc)
+    w.contacts[:], w.L[:], w.d[:], w.v_free[:] = first.contacts, first.L, first.d, first.v_next
+    for c in range(nc):
+        w.contacts[c].chosen = 1
+    set_contact_targets(model, kin, w)
+    build_rows(model, kin, w, np.ones(2 * ns, dtype=np.int64), np.zeros(3 * nc + 6 * ns))
+    nb, n = w.counts[0], w.counts[1]
+    _without_friction(w)
+    target = w.g[:n].copy()
+    set_delassus(model, w)
+    soft = _add_compliance(model, w, target, by_geom, by_constraint)
+    G, impulse, sigma = w.G[: n * n].reshape(n, n), w.impulse[:n], w.sigma[:n]
+    tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
+    iterations, error, _ = solve(G, w.g[:n], w.blocks[:nb], impulse, sigma, most, tolerance, _NEWTON)
+    asked = _set_slopes(w, target, soft)
+    apply_impulses(model, w)
+    out = np.empty(kin.q.shape[0] + kin.v.shape[0] + 13 * nc)
+    if not integrate(model, kin, w, out):
+        error = np.inf
+    report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
+    return out, record(table, model, w), iterations, error, asked
+
+
+@inline
+def _without_friction(w: Workspace) -> None:
+    for b in range(w.counts[0]):
+        block = w.blocks[b]
+        if block.kind in (CONTACT, BOX):
+            block.kind, block.bound = CONTACT, 0.0
+        elif block.kind == DRY:
+            block.kind, w.g[block.start] = LIMIT, _NEVER
+
+
+@inline
+def _add_compliance(model: Model, w: Workspace, target: Array, by_geom: Array, by_constraint: Array) -> Array:
+    """Add c to the diagonal of G; returns what it is a share of: the response of each row that may stay behind."""
+    n = w.counts[1]
+    soft = np.zeros(n)
+    for b in range(w.counts[0]):
+        block = w.blocks[b]
+        for i in range(block.start, block.start + block.width):
+            if block.kind == CONTACT:
+                geom = w.contacts[block.source].geom
+                response = by_geom[geom[0]] + by_geom[geom[1]] if i == block.start else 0.0
+            else:
+                response = by_constraint[-1 - block.source, 1 if i >= block.start + 3 else 0]
+            if target[i] < 0.0 or block.kind == EQUALITY:
+                soft[i] = _SHARE * response
+                if block.kind != EQUALITY and w.G[i * n + i] <= _IMMOBILE * response:
+                    w.g[i] = _NEVER  # nothing moves that way: it bears no load
+                w.G[i * n + i] += soft[i] * abs(target[i]) / (abs(target[i]) + _SLOW)
+    return soft
+
+
+@inline
+def _set_slopes(w: Workspace, target: Array, soft: Array) -> float:
+    """How rows change with their targets, c included; returns the largest velocity asked for."""
+    asked = 0.0
+    for b in range(w.counts[0]):
+        block = w.blocks[b]
+        for i in range(block.start, block.start + block.width):
+            if soft[i] == 0.0:
+                continue
+            size = abs(target[i])
+            asked = max(asked, size)
+            slope = soft[i] * w.impulse[i] * _SLOW / (size + _SLOW) ** 2
+            factor = 1.0 + (slope if target[i] > 0.0 else -slope)
+            w.rate[i] *= factor
+            if block.kind == CONTACT:
+                w.contacts[block.source].gain *= factor
+    return asked
