@@ -417,11 +417,16 @@ def _contacts(found: Array, n: int) -> Contacts:
     return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
 
 
+def geom_names(m: mujoco.MjModel, geoms: IntArray) -> str:
+    """The two geoms of a contact."""
+    one, two = (element_name(m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geoms)
+    return f"{one} and {two}"
+
+
 def _block_name(m: mujoco.MjModel, constraints: Constraints, contacts: Records, block: np.void) -> str:
     """The two geoms of a contact, or the joint or tendon of a limit or of dry friction."""
     source = int(block["source"])
     if source >= 0:
-        one, two = (element_name(m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in contacts["geom"][source])
-        return f"{one} and {two}"
+        return geom_names(m, contacts["geom"][source])
     kind, index = constraints.owners[-1 - source]
     return element_name(m, kind, index)
