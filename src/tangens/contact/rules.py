@@ -40,7 +40,7 @@ class ComplementarityAware(GradientRule):
 
 @dataclass(frozen=True)
 class ContinuousBounce(GradientRule):
-    """q⁺ answers as if bodies had bounced in continuous time (paper 5, Sec. VI); exact for one bounce and no force."""
+    """The step answers to q and v as if bodies had bounced in continuous time (paper 5, Sec. VI), forces included."""
 
     name: ClassVar[str] = "continuous-bounce"
 

@@ -18,7 +18,7 @@ from tangens.contact.rigid.gradients.complementarity_aware import with_touching_
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
 from tangens.contact.rigid.gradients.contact_motion import EXACT
 from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS, parameter_terms
-from tangens.contact.rigid.gradients.continuous_bounce import bounce_map
+from tangens.contact.rigid.gradients.continuous_bounce import BounceMap, bounce_map
 from tangens.contact.rigid.gradients.linearization import (
     Linearization,
     apply_B,
@@ -219,11 +219,11 @@ class RigidEngine(HostEngine):
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):
             back = self._aware_of_other_modes(scratch, memory, cotangent, wrt, rule, lin, back)
-        elif isinstance(rule, ContinuousBounce) and (X := bounce_map(self.solved(memory))) is not None:
+        elif isinstance(rule, ContinuousBounce) and (bounce := self._bounce_map(memory)) is not None:
             still = cotangent._replace(q=np.zeros_like(cotangent.q))
             by_velocity, _ = self._carry_back(scratch, memory, still, (), rule)
-            back["q"] = by_velocity["q"] + cotangent.q @ X
-            back["v"] = by_velocity["v"] + self._h * (cotangent.q @ X)
+            back["q"] = by_velocity["q"] + cotangent.q @ bounce.q_by_q + cotangent.v @ bounce.more_v_by_q
+            back["v"] = by_velocity["v"] + cotangent.q @ bounce.q_by_v + cotangent.v @ bounce.more_v_by_v
         return back, not lin.ambiguous
 
     def _carry_back(
@@ -260,16 +260,23 @@ class RigidEngine(HostEngine):
         return float(back["v"] @ back["v"] + back["tau"] @ back["tau"] / self._h)
 
     def _with_continuous_bounces(self, tape: RigidTape, J: Jacobian, wrt: Sequence[str], with_force: bool) -> Jacobian:
-        """The Jacobian with that of q⁺ by q and v replaced where bodies bounce."""
-        X = bounce_map(self.solved(tape.memory))
-        if X is None:
+        """The Jacobian by q and v with what bounces in continuous time would change."""
+        bounce = self._bounce_map(tape.memory)
+        if bounce is None:
             return J
         inputs = {name: np.stack([J["q", name], J["v", name]]) for name in wrt}
-        for name, slope in (("q", X), ("v", self._h * X)):
+        for name, position, more in (
+            ("q", bounce.q_by_q, bounce.more_v_by_q),
+            ("v", bounce.q_by_v, bounce.more_v_by_v),
+        ):
             if name in inputs:
-                inputs[name][0] = slope
+                inputs[name][0] = position
+                inputs[name][1] += more
         force = {name: J["force", name] for name in wrt} if with_force else None
         return Jacobian(inputs, force, J.determinate, tape.report)
+
+    def _bounce_map(self, memory: Array) -> BounceMap | None:
+        return bounce_map(self.solved(memory), self._inputs(memory).v)
 
     # ------------------------------------------------------------------ what derivatives are made of
 
