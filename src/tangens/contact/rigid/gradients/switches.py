@@ -2,8 +2,8 @@
 
 Distances are velocities [m/s, rad/s], so that all laws share one scale: of a gap that stays open or a contact that
 slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity. A cylinder
-that stands flat on a plane touches it at points that jump along its rim when it tilts: its distance from that is the
-angular velocity that would bring it there within the step.
+that stands flat on a plane touches it at points that jump along its rim when it tilts, and of a mesh that lies flat
+MuJoCo finds but three, around the lowest: the distance is the angular velocity that would tilt them so within the step.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
-_PLANE, _CYLINDER = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_CYLINDER)
+_PLANE, _CYLINDER, _MESH = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "CYLINDER", "MESH"))
 _AGREES = 1e-6  # equations that differ by no more, relative to the largest, say the same
 _FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
 """What a block is called."""
 Tilts = Array
-"""Of each contact of a plane and a cylinder, the sine of the angle by which the cylinder tilts; else infinite."""
+"""Of each contact of a plane with a cylinder or mesh, the sine of its angle to lying flat; else infinite."""
 
 
 def nearest_switch(
@@ -89,9 +89,25 @@ def tilts_of(m: mujoco.MjModel, contacts: Records, rotations: Array) -> Tilts:
     out = np.full(len(contacts), np.inf)
     for c, contact in enumerate(contacts):
         one, two = contact["geom"]
-        if (m.geom_type[one], m.geom_type[two]) == (_PLANE, _CYLINDER):
-            out[c] = np.linalg.norm(np.cross(rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)[:, 2]))
+        if m.geom_type[one] != _PLANE:
+            continue
+        normal, turn = rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)
+        if m.geom_type[two] == _CYLINDER:
+            out[c] = np.linalg.norm(np.cross(normal, turn[:, 2]))
+        elif m.geom_type[two] == _MESH:
+            out[c] = _tilt_of_mesh(m, int(m.geom_dataid[two]), turn.T @ normal)
     return out
+
+
+def _tilt_of_mesh(m: mujoco.MjModel, mesh: int, normal: Array) -> float:
+    """The angle until another vertex is the lowest."""
+    start = m.mesh_vertadr[mesh]
+    vertices = m.mesh_vert[start : start + m.mesh_vertnum[mesh]].astype(np.float64)
+    heights = vertices @ normal
+    lowest = int(heights.argmin())
+    away = np.linalg.norm(np.cross(vertices - vertices[lowest], normal), axis=1)
+    others = away > _FIXED * away.max(initial=0.0)
+    return float(((heights - heights[lowest])[others] / away[others]).min(initial=np.inf))
 
 
 def _until_flat(tilts: Tilts, source: int, h: float) -> float:
