@@ -28,16 +28,25 @@ from tangens.contact.rigid.gradients.linearization import (
     reverse,
 )
 from tangens.contact.rigid.gradients.other_answers import other_answer
+from tangens.contact.rigid.gradients.other_side import across
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces
 from tangens.contact.rigid.gradients.relief import add_relief_slopes, by_constraint, relief_of
-from tangens.contact.rigid.gradients.switches import first_to_part, nearest_switch, tilts_of
-from tangens.contact.rigid.memory.tape import RELAXED, Solved, gaps_of, inputs_of, read_tape, rotations_of
+from tangens.contact.rigid.gradients.switches import Crossing, first_to_part, nearest_switch, tilts_of
+from tangens.contact.rigid.memory.tape import CORRECTION, RELAXED, Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.problem.contact_problem import BOX, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
 from tangens.contact.rigid.step import step as compiled_step
-from tangens.contact.rules import ComplementarityAware, ContinuousBounce, Exact, FixedContacts, GradientRule, Randomized
+from tangens.contact.rules import (
+    ComplementarityAware,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    GradientRule,
+    OtherSide,
+    Randomized,
+)
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step, Switch
@@ -146,18 +155,38 @@ class RigidEngine(HostEngine):
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a contact law, a limit or dry friction in the step that left the tape."""
         with self.scratch() as scratch:
-            solved = self.solved(tape.memory)
-            namer = partial(_block_name, scratch.model, Constraints(self.scene.shared_model), solved.contacts)
-            m, fastest = scratch.model, self._options.correction_speed
-            tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, tape.memory))
-            near, _ = nearest_switch(scratch.addresses, tape.memory, solved, fastest, tilts, namer)
-            try:
-                lin, _ = self.linearize(scratch, tape.memory, Exact(), with_u=False, with_turn=False)
-            except NotDifferentiable:
-                return near
-            if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
-                near = Switch(0.0, "contact", namer(solved.blocks[b]))
-        return near
+            return self._nearest_switch(scratch, tape.memory)[0]
+
+    def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
+        m, solved = scratch.model, self.solved(memory)
+        namer = partial(_block_name, m, Constraints(self.scene.shared_model), solved.contacts)
+        tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, memory))
+        fastest, bodies = self._options.correction_speed, m.geom_bodyid.astype(np.int64)
+        near, crossing = nearest_switch(scratch.addresses, memory, solved, fastest, bodies, tilts, namer)
+        try:
+            lin, _ = self.linearize(scratch, memory, Exact(), with_u=False, with_turn=False)
+        except NotDifferentiable:
+            return near, crossing
+        if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
+            return Switch(0.0, "contact", namer(solved.blocks[b])), None
+        return near, crossing
+
+    def _other_side(self, scratch: RigidScratch, tape: RigidTape, within: float) -> RigidTape:
+        """The tape of a step just across the nearest switch, if that is near."""
+        near, crossing = self._nearest_switch(scratch, tape.memory)
+        if near.distance > within:
+            return tape
+        x, solved, correction = self._inputs(tape.memory), self.solved(tape.memory), float(tape.memory[CORRECTION])
+
+        def take(dv: Array) -> tuple[Step, Solved]:
+            out = self.solve_for(scratch, x._replace(v=x.v + dv), None, solved.h, correction)
+            return out, self.solved(out.tape.memory)
+
+        lin, _ = self.linearize(scratch, tape.memory, Exact(), with_u=False, with_turn=False)
+        out = None if crossing is None else across(near, crossing, solved, take, lin.W @ lin.W.T)
+        if out is None:
+            raise NotDifferentiable(f"no push leads to the other side of this switch: {near}")
+        return RigidTape(*out.tape)
 
     def has_other_answers(self, tape: Any) -> bool:
         """Whether the laws allow another v⁺ in the step that left the tape."""
@@ -168,6 +197,8 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
     ) -> Jacobian:
         """Derivative of a step at its modes."""
+        if isinstance(rule, OtherSide):
+            tape, rule = self._other_side(scratch, tape, rule.within), Exact()
         memory, (_, nv, nu) = tape.memory, self._sizes
         by_state = np.empty((3, 2, *self._square))
         by_u = np.empty((2, nv, nu)) if "u" in wrt else self._no_u
@@ -215,6 +246,8 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
+        if isinstance(rule, OtherSide):
+            tape, rule = self._other_side(scratch, tape, rule.within), Exact()
         memory = tape.memory
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):

@@ -25,7 +25,7 @@ from tangens.contact.rigid.impacts.impact_derivatives import input_shapes, total
 from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rigid.memory.settings import ARRIVAL, HORIZON
 from tangens.contact.rigid.scratch import RigidScratch
-from tangens.contact.rules import GradientRule
+from tangens.contact.rules import GradientRule, OtherSide
 from tangens.dynamics.tangent import integrate
 from tangens.errors import NotDifferentiable
 from tangens.results import Contacts, Jacobian, Owner, SolverReport, Step, Switch
@@ -198,6 +198,8 @@ class ResolvedImpacts(RigidEngine):
         """Derivative of the whole step, impacts and their times included."""
         if tape.drift is None:
             return super().differentiate(scratch, tape.pieces[0].out.tape, wrt, with_force, rule)
+        if isinstance(rule, OtherSide):
+            raise NotDifferentiable("a step with impacts inside has no derivative by the rule 'other-side'")
         if with_force:
             raise NotDifferentiable("forces of a step with impacts inside have no derivative: their times do")
         shapes = input_shapes(self._sizes, self._shapes, wrt)
