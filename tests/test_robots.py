@@ -42,7 +42,7 @@ def test_in_contact_derivatives_agree_where_no_switch_is_near() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 12, 22, 24])  # the last three were below 99 % once
 def test_in_contact_derivatives_of_all_robots_agree(seed: int) -> None:
     compared, agree = _agreement_in_contact(robots.names(), 4, seed)
     assert compared >= 400

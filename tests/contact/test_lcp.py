@@ -240,6 +240,7 @@ class TestBounces:
 
     def test_in_continuous_time_a_ball_that_starts_lower_ends_higher(self) -> None:
         simulator, state = falling_ball(tg.Lcp(), gradient="continuous-bounce")
+        simulator = tg.Simulator(simulator.scene.replace(gravity=np.zeros(3)), tg.Lcp(), "continuous-bounce")
         at = simulator.scene.integrate(state.q, [0, 0, -3e-3, 0, 0, 0])
         state = tg.State(at, [0, 0, -2, 0, 0, 0])
         J = simulator.jacobian(state, wrt=("q", "v"))
@@ -251,6 +252,29 @@ class TestBounces:
         back = simulator.pullback(trajectory, dq=np.eye(6)[2])
         np.testing.assert_allclose(back.state.q, J["q", "q"][2], atol=1e-12)
         np.testing.assert_allclose(back.state.v, J["q", "v"][2], atol=1e-12)
+
+    def test_in_continuous_time_gravity_counts(self) -> None:
+        """The final height by that of the start, and by the speed there, through a bounce."""
+        height, restitution, gravity, duration, h = 0.4, 0.8, 9.81, 0.5, 5e-4
+        scene = tg.scenes.ball().replace(timestep=h)
+
+        def end(z: float, v: float) -> float:
+            fall = (v + np.sqrt(v * v + 2 * gravity * z)) / gravity
+            rise = duration - fall
+            return float(restitution * (gravity * fall - v) * rise - 0.5 * gravity * rise**2)
+
+        exact = [
+            (end(height + 1e-6, 0) - end(height - 1e-6, 0)) / 2e-6,
+            (end(height, 1e-6) - end(height, -1e-6)) / 2e-6,
+        ]
+        simulator = tg.Simulator(scene, "lcp", "continuous-bounce")
+        start = simulator.initial_state("resting")
+        start = start.replace(q=start.q + height * np.eye(7)[2])
+        trajectory = simulator.rollout(start, round(duration / h))
+        slope = simulator.pullback(trajectory, dq=np.eye(6)[2], wrt=()).state
+        assert [slope.q[2], slope.v[2]] == pytest.approx(exact, abs=10 * h)  # to first order in h
+        forward = simulator.sensitivities(trajectory)
+        np.testing.assert_allclose([forward["q", "q"][-1][2, 2], forward["q", "v"][-1][2, 2]], [slope.q[2], slope.v[2]])
 
     def test_a_resolved_step_has_the_exact_derivative_of_impact_and_time(self) -> None:
         simulator, state = falling_ball(tg.Lcp(bounce="resolved", tolerance=1e-13))

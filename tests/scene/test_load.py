@@ -47,6 +47,18 @@ def test_a_compiled_binary_loads(tmp_path: Path) -> None:
     assert tg.load(file).joint_names == ("pivot",)
 
 
+def test_motors_do_not_take_over_the_defaults_of_other_actuators() -> None:
+    """A file whose actuators are all limited, with ranges of their own, has none for ours."""
+    xml = """<mujoco><default><general ctrllimited="true" forcelimited="true" gear="7"/></default><worldbody>
+      <body><joint name="driven"/><geom size="0.1"/>
+      <body><joint name="free"/><geom size="0.1" pos="1 0 0"/></body></body>
+      </worldbody><actuator><motor joint="driven" ctrlrange="-1 1" forcerange="-2 2"/></actuator></mujoco>"""
+    scene = tg.load(xml, motors=True)
+    state = scene.initial_state()
+    pushed, forced = (tg.Simulator(scene).step(state, **x).state.v for x in ({"u": [0, 3.0]}, {"tau": [0, 3.0]}))
+    np.testing.assert_allclose(pushed, forced)
+
+
 def test_options_add_base_ground_and_motors() -> None:
     xml = """<mujoco><worldbody><body name="a"><geom size=".1"/><body><joint name="j"/><geom size=".1"/></body></body>
              </worldbody></mujoco>"""

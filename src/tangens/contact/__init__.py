@@ -17,6 +17,7 @@ from tangens.contact.rules import (
     Exact,
     FixedContacts,
     GradientRule,
+    OtherSide,
     Randomized,
     Relaxed,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "GradientRule",
     "Lcp",
     "Ncp",
+    "OtherSide",
     "Randomized",
     "Relaxed",
     "SingleLevel",

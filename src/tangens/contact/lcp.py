@@ -22,6 +22,7 @@ from tangens.contact.rules import (
     Exact,
     FixedContacts,
     GradientRule,
+    OtherSide,
     Randomized,
 )
 
@@ -48,6 +49,7 @@ class Lcp(RigidContact):
         Exact,
         ComplementarityAware,
         ContinuousBounce,
+        OtherSide,
         Randomized,
         FixedContacts,
     )

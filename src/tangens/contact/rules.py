@@ -40,9 +40,22 @@ class ComplementarityAware(GradientRule):
 
 @dataclass(frozen=True)
 class ContinuousBounce(GradientRule):
-    """q⁺ answers as if bodies had bounced in continuous time (paper 5, Sec. VI); exact for one bounce and no force."""
+    """The step answers to q and v as if bodies had bounced in continuous time (paper 5, Sec. VI), forces included."""
 
     name: ClassVar[str] = "continuous-bounce"
+
+
+@dataclass(frozen=True)
+class OtherSide(GradientRule):
+    """The derivative across the nearest switch, where it is near: J is one side of the truth there, this the other."""
+
+    name: ClassVar[str] = "other-side"
+    within: float = 1e-3
+    """Steps with no switch nearer than this have their own derivative [m/s], see `Jacobian.switch`."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.within, int | float) and self.within > 0):
+            raise OptionError(f"OtherSide(within={self.within!r}) must be above 0")
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,8 @@ class FixedContacts(GradientRule):
 
 
 RULES: dict[str, type[GradientRule]] = {
-    rule.name: rule for rule in (Exact, ComplementarityAware, ContinuousBounce, Relaxed, Randomized, FixedContacts)
+    rule.name: rule
+    for rule in (Exact, ComplementarityAware, ContinuousBounce, OtherSide, Relaxed, Randomized, FixedContacts)
 }
 
 

@@ -202,6 +202,9 @@ def _add_options(spec: mujoco.MjSpec, floating_base: bool, motors: bool) -> None
             if joint.type in scalar and joint.name and joint.name not in driven:
                 motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
                 motor.set_to_motor()
+                # A motor of ours is none of the file's kind: its defaults may ask for limits or gears of their own.
+                motor.gear = (1, 0, 0, 0, 0, 0)
+                motor.forcelimited = motor.actlimited = motor.ctrllimited = mujoco.mjtLimited.mjLIMITED_FALSE
                 if joint.actfrcrange[0] < joint.actfrcrange[1]:
                     motor.ctrlrange = joint.actfrcrange
                     motor.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE

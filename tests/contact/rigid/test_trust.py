@@ -190,6 +190,52 @@ class TestSwitch:
         assert report.ok, report
 
 
+_KNEE = """<mujoco><worldbody><body><joint axis="0 1 0" range="0 115" limited="true"/>
+  <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -0.3" mass="1"/></body></worldbody></mujoco>"""
+_DRY = _KNEE.replace('range="0 115" limited="true"', 'frictionloss="0.5"')
+
+
+@pytest.mark.parametrize("model", TIGHT)
+@pytest.mark.parametrize(
+    ("scene", "tau", "which"),
+    [(_on_floor(BOX), "about to slide", 0), (tg.load(_KNEE), "at its limit", 0), (tg.load(_DRY), "about to turn", 0)],
+    ids=["box", "knee", "dry friction"],
+)
+def test_the_other_side_of_a_switch_has_its_own_derivative(model: str, scene: tg.Scene, tau: str, which: int) -> None:
+    """Differences to one side agree with J, those to the other with the rule "other-side"."""
+    friction, mass = float(scene.parameters["friction"].max()), float(scene.parameters["mass"].sum())
+    push = {"about to slide": friction * mass * 9.81, "at its limit": 0.0, "about to turn": 0.5}[tau]
+    sim, force = tg.Simulator(scene, TIGHT[model]), push * (1 - 1e-9) * np.eye(scene.nv)[which]
+    out = sim.step(scene.initial_state(), tau=force)
+    J, other = (
+        sim.jacobian(out, wrt=("tau",), gradient=rule)["v", "tau"][:, which] for rule in ("exact", "other-side")
+    )
+    found = []
+    for side in (1e-2, -1e-2):
+        moved = sim.step(scene.initial_state(), tau=force + side * np.eye(scene.nv)[which])
+        found.append((moved.state.v - out.state.v) / side)
+    near, far = (found[0], found[1]) if tau == "at its limit" else (found[1], found[0])
+    scale = max(np.abs(near).max(), np.abs(far).max())
+    np.testing.assert_allclose(J, near, atol=1e-4 * scale)
+    np.testing.assert_allclose(other, far, atol=1e-4 * scale)
+    assert np.abs(J - other).max() > 0.5 * scale
+    back = sim.pullback(sim.rollout(scene.initial_state(), 1, tau=force[None]), dv=J + other, gradient="other-side")
+    np.testing.assert_allclose(back.tau[0][which], (J + other) @ other, rtol=1e-6)
+
+
+def test_a_mesh_that_lies_flat_is_on_a_switch() -> None:
+    """Of its four corners MuJoCo finds three, others with the first tilt."""
+    corners = " ".join(f"{x} {y} {z}" for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1))
+    scene = tg.load(f"""<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>
+      <geom type="plane" size="5 5 1"/><body pos="0 0 0.1"><freejoint/><geom name="box" type="mesh" mesh="m"/></body>
+      </worldbody></mujoco>""")
+    sim = tg.Simulator(scene, "ncp")
+    near = sim.jacobian(scene.initial_state()).switch
+    assert (near.distance, near.kind, "box" in near.where) == (0.0, "contact", True)
+    tilted = tg.State(scene.integrate(scene.initial_state().q, [0, 0, 0.02, 0.2, 0.1, 0]), [0, 0, -1, 0, 0, 0])
+    assert sim.jacobian(tilted).switch.distance > 0.01
+
+
 @pytest.mark.parametrize("model", [tg.Ncp(), tg.Lcp(), tg.Lcp(bounce="resolved")])
 def test_a_row_of_elastic_balls_that_touch_gains_no_energy(model: tg.ContactModel) -> None:
     ball = '<body pos="{} 0 0"><joint type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body>'
@@ -216,7 +262,7 @@ def test_an_impact_at_the_very_beginning_of_a_step_is_cut_there(gap: float) -> N
     scene = tg.load("""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 0.1">
       <joint type="slide" axis="0 0 1"/><geom size="0.1" mass="1"/></body></worldbody></mujoco>""")
     sim = tg.Simulator(scene.replace(restitution=0.8), tg.Lcp(bounce="resolved"))
-    here, later = (sim.step(tg.State([x], [-1.0])) for x in (gap, 1e-8))
+    here, later = (sim.step(tg.State([x], [-1.0])) for x in (gap, 2e-10))
     assert here.state.v[0] == pytest.approx(later.state.v[0], abs=1e-6)
     ours, reference = (sim.jacobian(out, wrt=("q", "v", "tau", "size")) for out in (here, later))
     for key, block in reference.items():

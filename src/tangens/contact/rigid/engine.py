@@ -19,7 +19,7 @@ from tangens.contact.rigid.gradients.complementarity_aware import with_touching_
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
 from tangens.contact.rigid.gradients.contact_motion import EXACT
 from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS, parameter_terms
-from tangens.contact.rigid.gradients.continuous_bounce import bounce_map
+from tangens.contact.rigid.gradients.continuous_bounce import BounceMap, bounce_map
 from tangens.contact.rigid.gradients.linearization import (
     Linearization,
     apply_B,
@@ -29,17 +29,26 @@ from tangens.contact.rigid.gradients.linearization import (
     reverse,
 )
 from tangens.contact.rigid.gradients.other_answers import other_answer
+from tangens.contact.rigid.gradients.other_side import across
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces, force_derivative
-from tangens.contact.rigid.gradients.switches import first_to_part, nearest_switch, tilts_of
+from tangens.contact.rigid.gradients.switches import Crossing, first_to_part, nearest_switch, tilts_of
 from tangens.contact.rigid.gradients.two_stages import UNAFFECTED, Stage, force_derivative_of, through_both
-from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape, rotations_of
+from tangens.contact.rigid.memory.tape import CORRECTION, Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.overlaps import undo_overlaps
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, MODE_NAMES
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rigid.solvers.methods import METHODS
 from tangens.contact.rigid.step import step as compiled_step
-from tangens.contact.rules import ComplementarityAware, ContinuousBounce, Exact, FixedContacts, GradientRule, Randomized
+from tangens.contact.rules import (
+    ComplementarityAware,
+    ContinuousBounce,
+    Exact,
+    FixedContacts,
+    GradientRule,
+    OtherSide,
+    Randomized,
+)
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable
 from tangens.results import NO_CONTACTS, Contacts, Jacobian, SolverReport, Step, Switch
@@ -165,22 +174,42 @@ class RigidEngine(HostEngine):
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a contact law, a limit or dry friction in the step that left the tape."""
         with self.scratch() as scratch:
-            solved = self.solved(tape.memory)
-            namer = partial(_block_name, scratch.model, Constraints(self.scene.shared_model), solved.contacts)
-            m, fastest = scratch.model, self._options.correction_speed
-            tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, tape.memory))
-            near, _ = nearest_switch(scratch.addresses, tape.memory, solved, fastest, tilts, namer)
-            try:
-                lin, _ = self.linearize(scratch, tape.memory, Exact(), with_u=False, with_turn=False)
-            except NotDifferentiable:
-                return near
-            if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
-                near = Switch(0.0, "contact", namer(solved.blocks[b]))
+            near, _ = self._nearest_switch(scratch, tape.memory)
             if tape.second is not None:
-                solved = self.solved(tape.second)
-                other, _ = nearest_switch(scratch.addresses, tape.second, solved, fastest, tilts, namer)
+                other, _ = self._nearest_switch(scratch, tape.second)
                 near = min(near, other, key=lambda switch: switch.distance)
         return near
+
+    def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
+        m, solved = scratch.model, self.solved(memory)
+        namer = partial(_block_name, m, Constraints(self.scene.shared_model), solved.contacts)
+        tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, memory))
+        fastest, bodies = self._options.correction_speed, m.geom_bodyid.astype(np.int64)
+        near, crossing = nearest_switch(scratch.addresses, memory, solved, fastest, bodies, tilts, namer)
+        try:
+            lin, _ = self.linearize(scratch, memory, Exact(), with_u=False, with_turn=False)
+        except NotDifferentiable:
+            return near, crossing
+        if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
+            return Switch(0.0, "contact", namer(solved.blocks[b])), None
+        return near, crossing
+
+    def _other_side(self, scratch: RigidScratch, tape: RigidTape, within: float) -> RigidTape:
+        """The tape of a step just across the nearest switch, if that is near."""
+        near, crossing = self._nearest_switch(scratch, tape.memory)
+        if near.distance > within:
+            return tape
+        x, solved, correction = self._inputs(tape.memory), self.solved(tape.memory), float(tape.memory[CORRECTION])
+
+        def take(dv: Array) -> tuple[Step, Solved]:
+            out = self.solve_for(scratch, x._replace(v=x.v + dv), None, solved.h, correction)
+            return out, self.solved(out.tape.memory)
+
+        lin, _ = self.linearize(scratch, tape.memory, Exact(), with_u=False, with_turn=False)
+        out = None if crossing is None else across(near, crossing, solved, take, lin.W @ lin.W.T)
+        if out is None:
+            raise NotDifferentiable(f"no push leads to the other side of this switch: {near}")
+        return RigidTape(*out.tape)
 
     def has_other_answers(self, tape: Any) -> bool:
         """Whether the laws allow another v⁺ in the step that left the tape."""
@@ -191,6 +220,8 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
     ) -> Jacobian:
         """Derivative of a step at its modes."""
+        if isinstance(rule, OtherSide):
+            tape, rule = self._other_side(scratch, tape, rule.within), Exact()
         memory, (_, nv, nu) = tape.memory, self._sizes
         if tape.second is not None:
             return self._jacobian_of_two_stages(scratch, tape, wrt, with_force, rule)
@@ -277,6 +308,8 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
     ) -> tuple[dict[str, Array], bool]:
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
+        if isinstance(rule, OtherSide):
+            tape, rule = self._other_side(scratch, tape, rule.within), Exact()
         memory = tape.memory
         if tape.second is not None:
             names, with_force = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force is not None
@@ -287,11 +320,11 @@ class RigidEngine(HostEngine):
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):
             back = self._aware_of_other_modes(scratch, memory, cotangent, wrt, rule, lin, back)
-        elif isinstance(rule, ContinuousBounce) and (X := bounce_map(self.solved(memory))) is not None:
+        elif isinstance(rule, ContinuousBounce) and (bounce := self._bounce_map(memory)) is not None:
             still = cotangent._replace(q=np.zeros_like(cotangent.q))
             by_velocity, _ = self._carry_back(scratch, memory, still, (), rule)
-            back["q"] = by_velocity["q"] + cotangent.q @ X
-            back["v"] = by_velocity["v"] + self._h * (cotangent.q @ X)
+            back["q"] = by_velocity["q"] + cotangent.q @ bounce.q_by_q + cotangent.v @ bounce.more_v_by_q
+            back["v"] = by_velocity["v"] + cotangent.q @ bounce.q_by_v + cotangent.v @ bounce.more_v_by_v
         return back, not lin.ambiguous
 
     def _carry_back(
@@ -328,16 +361,23 @@ class RigidEngine(HostEngine):
         return float(back["v"] @ back["v"] + back["tau"] @ back["tau"] / self._h)
 
     def _with_continuous_bounces(self, tape: RigidTape, J: Jacobian, wrt: Sequence[str], with_force: bool) -> Jacobian:
-        """The Jacobian with that of q⁺ by q and v replaced where bodies bounce."""
-        X = bounce_map(self.solved(tape.memory))
-        if X is None:
+        """The Jacobian by q and v with what bounces in continuous time would change."""
+        bounce = self._bounce_map(tape.memory)
+        if bounce is None:
             return J
         inputs = {name: np.stack([J["q", name], J["v", name]]) for name in wrt}
-        for name, slope in (("q", X), ("v", self._h * X)):
+        for name, position, more in (
+            ("q", bounce.q_by_q, bounce.more_v_by_q),
+            ("v", bounce.q_by_v, bounce.more_v_by_v),
+        ):
             if name in inputs:
-                inputs[name][0] = slope
+                inputs[name][0] = position
+                inputs[name][1] += more
         force = {name: J["force", name] for name in wrt} if with_force else None
         return Jacobian(inputs, force, J.determinate, tape.report)
+
+    def _bounce_map(self, memory: Array) -> BounceMap | None:
+        return bounce_map(self.solved(memory), self._inputs(memory).v)
 
     # ------------------------------------------------------------------ what derivatives are made of
 
@@ -483,11 +523,16 @@ def _contacts(found: Array, n: int) -> Contacts:
     return Contacts(position, normal, found[6 * n : 7 * n], force, geom, modes, None)
 
 
+def geom_names(m: mujoco.MjModel, geoms: IntArray) -> str:
+    """The two geoms of a contact."""
+    one, two = (element_name(m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in geoms)
+    return f"{one} and {two}"
+
+
 def _block_name(m: mujoco.MjModel, constraints: Constraints, contacts: Records, block: np.void) -> str:
     """The two geoms of a contact, or the joint or tendon of a limit or of dry friction."""
     source = int(block["source"])
     if source >= 0:
-        one, two = (element_name(m, mujoco.mjtObj.mjOBJ_GEOM, int(g)) for g in contacts["geom"][source])
-        return f"{one} and {two}"
+        return geom_names(m, contacts["geom"][source])
     kind, index = constraints.owners[-1 - source]
     return element_name(m, kind, index)

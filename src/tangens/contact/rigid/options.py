@@ -12,7 +12,7 @@ from tangens.contact.base import ContactModel, Engine
 from tangens.contact.capabilities import EVERYTHING, SHAPES
 from tangens.contact.rigid.engine import RigidEngine
 from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS
-from tangens.contact.rules import Exact, FixedContacts, GradientRule, Randomized
+from tangens.contact.rules import Exact, FixedContacts, GradientRule, OtherSide, Randomized
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
 
@@ -41,7 +41,7 @@ class RigidContact(ContactModel):
 
     parameters: ClassVar[tuple[str, ...]] = (*CONTACT_PARAMETERS, "placement", *PARAMETERS)
     takes: ClassVar[frozenset[str]] = EVERYTHING - {SHAPES}  # contacts are found by MuJoCo, which does not see them
-    rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Randomized, FixedContacts)
+    rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, OtherSide, Randomized, FixedContacts)
     forces: ClassVar[bool] = True
     law: ClassVar[int]
     """The kind of block that a contact is, see `problem.contact_problem`."""

@@ -6,6 +6,8 @@ Everything here is written over by the next step. Nothing here is part of a resu
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -60,7 +62,8 @@ class RigidScratch:
         self.body_responses = body_responses(scene.shared_model)
         """How fast the geoms' bodies answer impulses, and constraints besides contact: see `overlaps`."""
         self.constraint_responses = constraint_responses(scene.shared_model, constraints.packed)
-        self._table = _address_table(scene, options, constraints, self.dynamics, m, d)
+        self._settings = _settings(options, constraints)
+        self._table = _address_table(scene, self._settings, constraints, self.dynamics, m, d)
         self.addresses = self._table.addresses
         """What compiled code takes."""
 
@@ -69,6 +72,15 @@ class RigidScratch:
         implicit = duration if self.damps_implicitly else 0.0
         prepare(self.addresses, *x, duration, implicit, self._has_tendons)
         return self._find_contacts(duration)
+
+    @contextmanager
+    def changed(self, setting: int, value: float) -> Iterator[None]:
+        """One of `memory.settings` is another for a while."""
+        usual, self._settings[setting] = self._settings[setting], value
+        try:
+            yield
+        finally:
+            self._settings[setting] = usual
 
     def place(self, q: Array, v: Array, duration: float) -> int:
         """Let MuJoCo find the contacts of a configuration; returns their number."""
@@ -136,18 +148,21 @@ class RigidScratch:
         return forces.by(name, x.q, x.v, a, regressors)
 
 
+def _settings(options: RigidContact, constraints: Constraints) -> Array:
+    return np.array([
+        options.correction_speed, options.damping, options.tolerance, options.max_iterations,
+        SOLVERS.index(options.solver_name()), constraints.rows, options.margin, options.law, options.arrival, 0.0,
+    ])  # fmt: skip
+
+
 def _address_table(
-    scene: Scene, options: RigidContact, constraints: Constraints, dynamics: ExactDynamics, m: mujoco.MjModel,
+    scene: Scene, settings: Array, constraints: Constraints, dynamics: ExactDynamics, m: mujoco.MjModel,
     d: mujoco.MjData,
 ) -> AddressTable:  # fmt: skip
     layout = scene.joint_layout
     plain = [(q, v, 0) for q, v in zip(layout.euclid_q, layout.euclid_v, strict=True)]
     turning = [(q, v, 1) for q, v in zip(layout.quat_q, layout.quat_v, strict=True)]
     normals, faces, corners = hull_tables(m)
-    settings = np.array([
-        options.correction_speed, options.damping, options.tolerance, options.max_iterations,
-        SOLVERS.index(options.solver_name()), constraints.rows, options.margin, options.law, options.arrival,
-    ])  # fmt: skip
     return AddressTable({
         "tree": pack_tree(m, dynamics.dampers),
         "geoms": geom_records(m, scene.parameters["restitution"]),

@@ -24,7 +24,7 @@ from tangens.contact.rigid.assembly.targets import restitution_of
 from tangens.contact.rigid.gradients.linearization import apply_B
 from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, open_kinematics, open_model
-from tangens.contact.rigid.problem.contact_problem import BOX, DRY, EQUALITY, SLIDING
+from tangens.contact.rigid.problem.contact_problem import BOX, DRY, SLIDING
 from tangens.dynamics.implicit_damping import LineDamping, evaluate_lines, has_implicit_lines, set_line_damping
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.kernels import floats, inline, integer, ints, kernel, number, subroutine
@@ -98,12 +98,12 @@ def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap
     return out
 
 
-@kernel(ints(2), floats(1), integer)
-def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Array]:
-    """R (nv,) and K (rows,) by the duration of the step."""
+@kernel(ints(2), floats(1))
+def timestep_force(table: IntArray, tape: Array) -> Array:
+    """R (nv,) by the duration of a piece of a step, whose targets do not depend on it."""
     model, kin, w = open_tape(table, tape)
     dofs, v, nv, h = model.dofs, kin.v, kin.v.shape[0], model.h
-    R, K = np.empty(nv), np.zeros(rows)
+    R = np.empty(nv)
     for i in range(nv):
         damper, speed = dofs[i].damper, abs(v[i])
         slope = damper[0] + 2.0 * damper[1] * speed + 3.0 * damper[2] * speed * speed if model.implicit_h else 0.0
@@ -113,20 +113,11 @@ def timestep_terms(table: IntArray, tape: Array, rows: int) -> tuple[Array, Arra
         lines = LineDamping(np.empty((nv, nv)), np.empty((nv, nv)), np.empty((nv, 0)))
         set_line_damping(dofs, model.column, model.elements, v, lines)
         R -= lines.D @ (w.v_next - v)
-    r = 0
     for b in range(w.blocks.shape[0]):
         block = w.blocks[b]
         if block.kind == DRY and block.mode == SLIDING:  # its impulse is a force times h
             R += w.J[block.start] * w.impulse[block.start] / h
-        if not pushes(block):
-            continue
-        for i in range(block.start, block.start + block.width):
-            left = block.value  # targets are what is left of a gap, limit or error, over h
-            if block.kind == EQUALITY:
-                left = (w.g[i] - np.dot(w.J[i], w.v_free)) / w.rate[i] if w.rate[i] else 0.0
-            K[r] = -w.rate[i] * left / h
-            r += 1
-    return R, K
+    return R
 
 
 @inline

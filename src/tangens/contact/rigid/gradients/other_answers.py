@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-_STARTS = 8  # from nothing, without friction, and from random impulses
+_STARTS = 24  # from nothing, without friction, and from random impulses; 8 are too few for hyq, which overlaps itself
 _ITERATIONS = 20
 _COMPLIANCE = 1e-8  # of Newton's equations, as in the step
 _APART = 1e-3  # answers differ by more than this share of the velocities there are

@@ -2,14 +2,15 @@
 
 Distances are velocities [m/s, rad/s], so that all laws share one scale: of a gap that stays open or a contact that
 slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity. A cylinder
-that stands flat on a plane touches it at points that jump along its rim when it tilts: its distance from that is the
-angular velocity that would bring it there within the step.
+that stands flat on a plane touches it at points that jump along its rim when it tilts, and of a mesh that lies flat
+MuJoCo finds but three, around the lowest: the distance is the angular velocity that would tilt them so within the step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -18,7 +19,16 @@ from numpy.typing import NDArray
 from tangens.contact.rigid.assembly.every_row import every_row
 from tangens.contact.rigid.gradients.linearization import Linearization, apply_B
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved
-from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, CONTACT, DRY, EQUALITY, LIMIT, SLIDING
+from tangens.contact.rigid.problem.contact_problem import (
+    BOX,
+    BREAKING,
+    CONTACT,
+    DRY,
+    EQUALITY,
+    LIMIT,
+    SLIDING,
+    STICKING,
+)
 from tangens.results import NO_SWITCH, Switch
 
 Array = NDArray[np.float64]
@@ -26,44 +36,65 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
-_PLANE, _CYLINDER = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_CYLINDER)
+_PLANE, _CYLINDER, _MESH = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "CYLINDER", "MESH"))
 _AGREES = 1e-6  # equations that differ by no more, relative to the largest, say the same
 _FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
 """What a block is called."""
 Tilts = Array
-"""Of each contact of a plane and a cylinder, the sine of the angle by which the cylinder tilts; else infinite."""
+"""Of each contact of a plane with a cylinder or mesh, the sine of its angle to lying flat; else infinite."""
+
+
+class Crossing(NamedTuple):
+    """Where a switch is, and what leads across."""
+
+    block: np.void
+    """Whose switch it is."""
+    row: Array | None
+    """The change of v⁺, as a row of a constraint, that has to grow; None if none leads there."""
 
 
 def nearest_switch(
-    table: IntArray, tape: Array, solved: Solved, fastest: float, tilts: Tilts, name_of: Namer
-) -> tuple[Switch, int | None]:
-    """The nearest switch of the step on a tape, and the block of its problem that has it, if it took part.
+    table: IntArray, tape: Array, solved: Solved, fastest: float, bodies: IntArray, tilts: Tilts, name_of: Namer
+) -> tuple[Switch, Crossing | None]:
+    """The nearest switch of the step on a tape, and how to get across.
 
-    `fastest` is the speed beyond which overlaps are not undone.
+    `fastest` is the speed beyond which overlaps are not undone, `bodies` are those of the geoms.
     """
-    near, owner, who = NO_SWITCH, None, None
     J, target, blocks = every_row(table, tape)
-    for b, block in enumerate(solved.blocks):
+    found = list[tuple[float, str, np.void, Array | None]]()
+    for block in solved.blocks:
         if not _moves(solved.J[block["start"]], J):
             continue
-        for distance, kind in _of_block(block, solved, float(tape[CORRECTION]), fastest):
-            if distance < near.distance:
-                near, owner, who = Switch(distance, kind, ""), b, block
+        for distance, kind, row in _of_block(block, solved, float(tape[CORRECTION]), fastest):
+            found.append((distance, kind, block, row))
         source, is_open = int(block["source"]), block["mode"] == BREAKING
         jump = max(float(solved.sigma[block["start"]]) if is_open else 0.0, _until_flat(tilts, source, solved.h))
-        if jump < near.distance:
-            near, owner, who = Switch(jump, "contact", ""), b, block
+        found.append((jump, "contact", block, None))
     part = {(int(block["source"]), float(block["sign"])) for block in solved.blocks}
     for block in blocks:
         if block["kind"] in _NAMES and (int(block["source"]), float(block["sign"])) not in part:
-            row = int(block["start"])
-            if not _moves(J[row], J):
-                continue
-            distance = float(J[row] @ solved.v_next + target[row])
-            if distance < near.distance:
-                near, owner, who = Switch(max(distance, 0.0), _NAMES[int(block["kind"])], ""), None, block
-    return (near if who is None else near._replace(where=name_of(who))), owner
+            row = J[int(block["start"])]
+            if _moves(row, J):
+                distance = max(float(row @ solved.v_next + target[int(block["start"])]), 0.0)
+                found.append((distance, _NAMES[int(block["kind"])], block, -row))
+    distance, kind, block, row = min(found, key=lambda one: one[0], default=(math.inf, "", None, None))
+    if block is None or distance == math.inf:
+        return NO_SWITCH, None
+    if row is not None and kind == "friction" and block["mode"] == STICKING:
+        row = _against_all_friction(block, solved, bodies)
+    return Switch(distance, kind, name_of(block)), Crossing(block, row)
+
+
+def _against_all_friction(block: np.void, solved: Solved, bodies: IntArray) -> Array:
+    """Motion against the friction between two bodies: they share it, and give way together."""
+    pairs = bodies[solved.contacts["geom"]]
+    out = np.zeros(solved.J.shape[1])
+    for other in solved.blocks:
+        if other["source"] >= 0 and (pairs[other["source"]] == pairs[block["source"]]).all():
+            tangents = slice(int(other["start"]) + 1, int(other["start"]) + 3)
+            out -= solved.impulse[tangents] @ solved.J[tangents]
+    return out if out.any() else solved.J[block["start"]]
 
 
 def first_to_part(lin: Linearization, solved: Solved) -> int | None:
@@ -89,9 +120,25 @@ def tilts_of(m: mujoco.MjModel, contacts: Records, rotations: Array) -> Tilts:
     out = np.full(len(contacts), np.inf)
     for c, contact in enumerate(contacts):
         one, two = contact["geom"]
-        if (m.geom_type[one], m.geom_type[two]) == (_PLANE, _CYLINDER):
-            out[c] = np.linalg.norm(np.cross(rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)[:, 2]))
+        if m.geom_type[one] != _PLANE:
+            continue
+        normal, turn = rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)
+        if m.geom_type[two] == _CYLINDER:
+            out[c] = np.linalg.norm(np.cross(normal, turn[:, 2]))
+        elif m.geom_type[two] == _MESH:
+            out[c] = _tilt_of_mesh(m, int(m.geom_dataid[two]), turn.T @ normal)
     return out
+
+
+def _tilt_of_mesh(m: mujoco.MjModel, mesh: int, normal: Array) -> float:
+    """The angle until another vertex is the lowest."""
+    start = m.mesh_vertadr[mesh]
+    vertices = m.mesh_vert[start : start + m.mesh_vertnum[mesh]].astype(np.float64)
+    heights = vertices @ normal
+    lowest = int(heights.argmin())
+    away = np.linalg.norm(np.cross(vertices - vertices[lowest], normal), axis=1)
+    others = away > _FIXED * away.max(initial=0.0)
+    return float(((heights - heights[lowest])[others] / away[others]).min(initial=np.inf))
 
 
 def _until_flat(tilts: Tilts, source: int, h: float) -> float:
@@ -103,26 +150,37 @@ def _moves(row: Array, J: Array) -> bool:
     return bool(np.abs(row).max(initial=0.0) > _FIXED * np.abs(J).max(initial=0.0))
 
 
-def _of_block(block: np.void, solved: Solved, correction: float, fastest: float) -> Iterator[tuple[float, str]]:
-    """Distances of one block, with their kinds."""
+def _of_block(
+    block: np.void, solved: Solved, correction: float, fastest: float
+) -> Iterator[tuple[float, str, Array | None]]:
+    """Distances of one block, with their kinds and what leads across."""
     kind, a, s, bound = int(block["kind"]), int(block["start"]), float(block["scale"]), float(block["bound"])
-    impulse, sigma = solved.impulse, solved.sigma
+    impulse, sigma, J = solved.impulse, solved.sigma, solved.J
     if kind == EQUALITY:
         return
     if kind == DRY:
         slides = block["mode"] == SLIDING
-        yield (abs(float(sigma[a])) if slides else max(s * (bound - abs(float(impulse[a]))), 0.0)), "dry friction"
+        distance = abs(float(sigma[a])) if slides else max(s * (bound - abs(float(impulse[a]))), 0.0)
+        yield distance, "dry friction", -np.sign(sigma[a] if slides else impulse[a]) * J[a]
         return
     if block["mode"] == BREAKING:
-        yield max(float(sigma[a]), 0.0), _NAMES[kind]
+        yield max(float(sigma[a]), 0.0), _NAMES[kind], -J[a]
         return
-    yield s * float(impulse[a]), _NAMES[kind]
+    yield s * float(impulse[a]), _NAMES[kind], J[a]
     if block["value"] < 0.0 and correction > 0.0:
-        yield abs(correction * float(block["value"]) / solved.h + fastest), _NAMES[kind]
+        yield abs(correction * float(block["value"]) / solved.h + fastest), _NAMES[kind], None
+    tangents = slice(a + 1, a + 3)
     if kind == CONTACT and bound > 0.0:
-        slip, pull = math.hypot(*sigma[a + 1 : a + 3]), math.hypot(*impulse[a + 1 : a + 3])
-        yield (slip if block["mode"] == SLIDING else max(s * (bound * float(impulse[a]) - pull), 0.0)), "friction"
+        slip, pull = float(np.linalg.norm(sigma[tangents])), float(np.linalg.norm(impulse[tangents]))
+        slides = block["mode"] == SLIDING
+        distance = slip if slides else max(s * (bound * float(impulse[a]) - pull), 0.0)
+        opposed = sigma[tangents] if slides else impulse[tangents]
+        length = float(np.linalg.norm(opposed))
+        yield distance, "friction", -(opposed / length) @ J[tangents] if length > 0.0 else J[a]
     elif kind == BOX and bound > 0.0:
-        for i in range(2):
-            spare = max(s * (bound * float(impulse[a]) - abs(float(impulse[a + 1 + i]))), 0.0)
-            yield (abs(float(sigma[a + 1 + i])) if block["side"][i] != 0.0 else spare), "friction"
+        for i in (1, 2):
+            slides = block["side"][i - 1] != 0.0
+            spare = max(s * (bound * float(impulse[a]) - abs(float(impulse[a + i]))), 0.0)
+            distance = abs(float(sigma[a + i])) if slides else spare
+            side = np.sign(sigma[a + i] if slides else impulse[a + i])
+            yield distance, "friction", -side * J[a + i] if side else J[a]

@@ -1,36 +1,35 @@
 """Bounces at the moment they happen, inside the time step.
 
 A discrete step bounces a body where it finds it: the higher it started, the deeper it may be in the floor, and where it
-ends jumps with the number of steps it took to get there. Here a step is cut at each impact:
-
-    x_c = S(x, c)  with c such that  gap(q_c) = 0,      x_i = S(x_c, 0),      x⁺ = S(x_i, h − c)
-
-S is the engine's own step with a duration of its own; the impact itself takes none, or as good as none. Derivatives are
-those of this very map: when the start changes by dx, the impact comes later by dc = −n·S_x·dx / n·S_c, with the
-normal's row n, and the first piece lasts longer, the last one shorter. Bodies that meet at the very beginning of a step
-have a first piece too, which takes no time: only its derivative counts.
+ends jumps with the number of steps it took to get there. Here a step is cut at each impact, see `pieces`; the impact
+itself takes no time. `impact_derivatives` has the derivative of this very map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.rigid.assembly.contacts import bouncing_normals
-from tangens.contact.rigid.engine import RigidEngine, through_B
-from tangens.contact.rigid.gradients.contact_parameters import gap_by_size, timestep_terms
+from tangens.contact.rigid.assembly.targets import APPROACHES
+from tangens.contact.rigid.engine import RigidEngine, geom_names
+from tangens.contact.rigid.gradients.contact_parameters import gap_by_size
 from tangens.contact.rigid.gradients.placement import gap_by_placement
+from tangens.contact.rigid.impacts.impact_derivatives import input_shapes, total_derivative
+from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
+from tangens.contact.rigid.memory.settings import ARRIVAL, HORIZON
 from tangens.contact.rigid.scratch import RigidScratch
-from tangens.contact.rules import GradientRule
+from tangens.contact.rules import GradientRule, OtherSide
+from tangens.dynamics.tangent import integrate
 from tangens.errors import NotDifferentiable
 from tangens.results import Contacts, Jacobian, Owner, SolverReport, Step, Switch
+from tangens.state import State
 
 if TYPE_CHECKING:
     from tangens.contact.rigid.options import RigidContact
@@ -42,158 +41,118 @@ ARRIVED = 1e-10  # a gap this small has closed [m]
 _IMPACTS = 20  # within one step; what follows is left to the last piece
 _REFINEMENTS = 30
 _EXACT = 1e-14  # [m]
-_INSTANT = 1e-12  # the duration of an impact [s]
-_APPROACHES = 1e-6  # slower than this, bodies that touch do not meet [m/s]
-
-
-class Piece(NamedTuple):
-    """A part of a time step. A flight has the row of the normal that meets at its end, and an arrival its rates."""
-
-    duration: float
-    out: Step
-    """Of an arrival, which leaves all as it is, the step after it."""
-    normal: Array | None = None
-    gap_slopes: Mapping[str, Array] = MappingProxyType({})
-    """Of that gap, by parameters that move it even where nothing else does."""
-    is_impact: bool = False
-    rates: Array | None = None
-    """Of an arrival: (v, acceleration), what a longer one would make of (q, v), shape (2, nv)."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Piece, (self.duration, self.out, self.normal, dict(self.gap_slopes), self.is_impact, self.rates)
+_INSTANT = 1e-12  # the duration of an impact: forces and open gaps do not count [s]
+_AT_ONCE = -1.0  # the horizon of an impact: only those take part that touch
+_SHORT = 0.1  # of a time step, to tell an acceleration: bounces that last no longer than this are over
+_SHORTER = 1e-5  # of a time step: as short as differences of velocities can tell an acceleration
 
 
 class ResolvedImpacts(RigidEngine):
-    """A rigid engine that cuts its steps at impacts of bodies that bounce. Its tapes are tuples of pieces."""
+    """A rigid engine that cuts its steps at impacts of bodies that bounce. Its tapes are `CutStep`s."""
 
     def __init__(self, scene: Scene, options: RigidContact) -> None:
         # However fast bodies come, their contacts must be known before they meet.
         super().__init__(scene, replace(options, margin=np.inf))
         self.contact, self.owner = options, Owner(options, lambda: scene.fingerprint)
 
+    # ------------------------------------------------------------------ the step
+
     def solve(self, scratch: RigidScratch, x: Point, guess: Array | None) -> Step:
         """Advance by one time step."""
-        pieces = self._pieces(scratch, x, guess)
-        last = pieces[-1].out
-        if len(pieces) == 1:
-            return Step(last.state, last._contacts, last._solver, pieces, last.guess, self.owner, last.failed)
+        out = self.solve_for(scratch, x, guess, self._h, self._options.correction)
+        normals = self._normals(scratch)
+        still = np.zeros_like(x.v)
+        if out.failed or (
+            _already_there(normals, x.v) is None and _first_met(normals, x.v, still, out.state.v, self._h) is None
+        ):
+            tape = CutStep((Piece("rest", self._h, out),), None)
+            return Step(out.state, out._contacts, out._solver, tape, out.guess, self.owner, out.failed)
+        drift = self._drift(scratch, x)
+        pieces, state = self._pieces(scratch, x, guess, drift)
         failed = any(piece.out.failed for piece in pieces)
-        return Step(last.state, self._contacts(pieces), _worst(pieces), pieces, last.guess, self.owner, failed)
+        tape = CutStep(tuple(pieces), drift)
+        return Step(state, self._contacts(pieces), _worst(pieces), tape, pieces[-1].out.guess, self.owner, failed)
 
-    def differentiate(
-        self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
-    ) -> Jacobian:
-        """Derivative of the whole step, impacts and their times included."""
-        if len(tape) == 1:
-            return super().differentiate(scratch, tape[0].out.tape, wrt, with_force, rule)
-        if with_force:
-            raise NotDifferentiable("forces of a step with impacts inside have no derivative: their times do")
-        nv = self._sizes[1]
-        total = {name: np.zeros((2, nv, *shape)) for name, shape in self._input_shapes(wrt).items()}
-        for k, name in enumerate(("q", "v")):
-            if name in total:
-                total[name][k] = np.eye(nv)
-        elapsed: dict[str, Array] = {name: np.zeros(block.shape[2:]) for name, block in total.items()}
-        determinate = True
-        for piece in tape:
-            if piece.rates is not None:
-                for name, before in total.items():
-                    change = -_meets_later(piece, name, before) / (piece.normal @ piece.rates[0])
-                    elapsed[name] = elapsed[name] + change
-                    total[name] = before + np.multiply.outer(piece.rates, change)
-                continue
-            own = super().differentiate(scratch, piece.out.tape, tuple(dict.fromkeys(("q", "v", *wrt))), False, rule)
-            determinate = determinate and own.determinate
-            by_duration = self._by_duration(scratch, piece, rule)
-            for name, before in total.items():
-                after = np.stack([
-                    np.tensordot(own[x, "q"], before[0], axes=1) + np.tensordot(own[x, "v"], before[1], axes=1)
-                    + (own[x, name] if name not in ("q", "v") else 0.0)
-                    for x in ("q", "v")
-                ])  # fmt: skip
-                if piece.is_impact:
-                    change = np.zeros_like(elapsed[name])
-                elif piece.normal is None:
-                    change = -elapsed[name]
-                else:
-                    change = -_meets_later(piece, name, after) / (piece.normal @ by_duration[0])
-                    elapsed[name] = elapsed[name] + change
-                total[name] = after + np.multiply.outer(by_duration, change)
-        return Jacobian(total, None, determinate, _worst(tape))
+    def _drift(self, scratch: RigidScratch, x: Point, arrival: float = -ARRIVED) -> Drift:
+        """The acceleration without impacts."""
+        short = _SHORT * self._h
+        with scratch.changed(ARRIVAL, arrival):
+            first = self._solve_piece(scratch, x, None, short)
+            second = self._solve_piece(scratch, x._replace(v=first.state.v), None, short)
+        return Drift(first, second, short, (second.state.v - first.state.v) / short)
 
-    def switch(self, tape: Any) -> Switch:
-        """The nearest switch of any piece."""
-        return min(
-            (super(ResolvedImpacts, self).switch(piece.out.tape) for piece in tape), key=lambda near: near.distance
-        )
-
-    def has_other_answers(self, tape: Any) -> bool:
-        """Whether the laws allow another v⁺ in any piece."""
-        return any(super(ResolvedImpacts, self).has_other_answers(piece.out.tape) for piece in tape)
-
-    def carry_back(
-        self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
-    ) -> tuple[dict[str, Array], bool]:
-        """Carry ∂L/∂(q⁺, v⁺) back through the whole step."""
-        if len(tape) == 1:
-            return super().carry_back(scratch, tape[0].out.tape, cotangent, wrt, rule)
-        names = ("q", "v", "u", "tau", *wrt)
-        J = self.differentiate(scratch, tape, names, cotangent.force is not None, rule)
-        return {
-            name: np.tensordot(cotangent.q, J["q", name], axes=1) + np.tensordot(cotangent.v, J["v", name], axes=1)
-            for name in names
-        }, J.determinate
-
-    def _by_duration(self, scratch: RigidScratch, piece: Piece, rule: GradientRule) -> Array:
-        """∂(q⁺, v⁺)/∂h of a piece, shape (2, nv)."""
-        memory = piece.out.tape.memory
-        lin, _ = self.linearize(scratch, memory, rule, with_u=False, with_turn=False)
-        by_force, by_law = timestep_terms(scratch.addresses, memory, len(lin.active))
-        by_law = through_B(lin, by_law[:, None])[:, 0]
-        z = lin.W @ (lin.W.T @ by_force)
-        dv = z - lin.Y.T @ (lin.A_inverse @ (through_B(lin, (lin.Y @ by_force)[:, None])[:, 0] + by_law))
-        return np.stack([self.integration(lin.v_next, memory) @ dv + lin.v_next, dv])
-
-    def _pieces(self, scratch: RigidScratch, x: Point, guess: Array | None) -> tuple[Piece, ...]:
-        """The step, cut at its impacts."""
-        left, undo, pieces = self._h, self._options.correction, list[Piece]()
+    def _pieces(self, scratch: RigidScratch, x: Point, guess: Array | None, drift: Drift) -> tuple[list[Piece], State]:
+        """The step, cut at its impacts, and where it ends."""
+        left, half, pieces = self._h, 0.5 * self._h, list[Piece]()
         for _ in range(_IMPACTS):
-            out = self.solve_for(scratch, x, guess, left, undo)
-            normals = self._normals(scratch)
-            if not out.failed and (there := _already_there(normals, x.v)) is not None:
-                rates = np.stack([x.v, _acceleration(scratch)])
-                slopes = self._gap_slopes(scratch, int(there[0]))
-                impact = self.solve_for(scratch, x, guess, _INSTANT, 0.0)
-                pieces += [Piece(0.0, impact, there[4:].copy(), slopes, rates=rates)]
-                pieces += [Piece(_INSTANT, impact, is_impact=True)]
-                x, guess = x._replace(q=impact.state.q, v=impact.state.v), impact.guess
-                continue
-            met = None if out.failed else _first_met(normals, out.state.v, left)
-            flight = None if met is None else self._until_contact(scratch, x, guess, *met, left)
-            if flight is None:
-                pieces.append(Piece(left, out))
-                return tuple(pieces)
-            x, left = x._replace(q=flight.out.state.q, v=flight.out.state.v), left - flight.duration
-            impact = self.solve_for(scratch, x, flight.out.guess, _INSTANT, 0.0)
-            pieces += [flight, Piece(_INSTANT, impact, is_impact=True)]
-            x, guess = x._replace(q=impact.state.q, v=impact.state.v), impact.guess
-        pieces.append(Piece(left, self.solve_for(scratch, x, guess, left, undo)))
-        return tuple(pieces)
+            a, shift = drift.acceleration, half - 0.5 * left
+            out = self._solve_piece(scratch, x, guess, left)
+            normals, w = self._normals(scratch), x.v + half * a
+            if out.failed:
+                break
+            if (there := _already_there(normals, w)) is not None:
+                pieces.append(self._arrival(scratch, x, w, there))
+            else:
+                met = _first_met(normals, w, a, out.state.v + shift * a, left)
+                flight = met and self._until_contact(scratch, x, guess, a, *met, left)
+                if flight is None:
+                    break
+                pieces.append(flight)
+                x, guess, left = self._after(x, flight, a), flight.out.guess, left - flight.duration
+            with scratch.changed(HORIZON, _AT_ONCE):
+                impact = self.solve_for(scratch, x._replace(v=x.v + half * a), guess, _INSTANT, 0.0)
+            drift, guess = self._drift(scratch, x._replace(v=impact.state.v)), impact.guess
+            pieces.append(Piece("impact", _INSTANT, impact, drift=drift))
+            x = x._replace(v=impact.state.v - half * drift.acceleration)
+        else:  # what has bounced so often lies still
+            w = x.v + half * drift.acceleration
+            drift = self._drift(scratch, x._replace(v=w), math.inf)
+            pieces[-1] = pieces[-1]._replace(drift=drift)
+            with scratch.changed(ARRIVAL, math.inf):
+                out = self._solve_piece(scratch, x._replace(v=w - half * drift.acceleration), guess, left)
+        pieces.append(rest := Piece("rest", left, out, half - 0.5 * left))
+        end = self._after(x, rest, drift.acceleration)
+        return pieces, State.trusted(end.q, end.v)
+
+    def _solve_piece(self, scratch: RigidScratch, x: Point, guess: Array | None, duration: float) -> Step:
+        """Gaps close and overlaps are undone at the rate of a whole step, however short a piece is."""
+        with scratch.changed(HORIZON, self._h):
+            return self.solve_for(scratch, x, guess, duration, self._options.correction)
+
+    def _after(self, x: Point, piece: Piece, a: Array) -> Point:
+        """Where a piece ends."""
+        v = piece.out.state.v
+        if piece.shift == 0.0:
+            return x._replace(q=piece.out.state.q, v=v)
+        return x._replace(q=integrate(self._layout, x.q, piece.duration * (v + piece.shift * a)), v=v)
+
+    def _arrival(self, scratch: RigidScratch, x: Point, w: Array, there: Array) -> Piece:
+        """The flight to a contact that has closed already."""
+        slopes = self._gap_slopes(scratch, int(there[0]))
+        short = _SHORTER * self._h
+        with scratch.changed(ARRIVAL, -ARRIVED):
+            caught_up = self._solve_piece(scratch, x, None, short)
+            on = self._solve_piece(scratch, x._replace(v=caught_up.state.v), None, short)
+        rates = np.stack([w, (on.state.v - caught_up.state.v) / short])
+        return Piece("arrival", 0.0, on, normal=there[4:].copy(), gap_slopes=slopes, rates=rates)
 
     def _until_contact(
-        self, scratch: RigidScratch, x: Point, guess: Array | None, duration: float, pair: tuple[int, int], left: float
-    ) -> Piece | None:
+        self, scratch: RigidScratch, x: Point, guess: Array | None, a: Array, duration: float, pair: tuple[int, int],
+        left: float,
+    ) -> Piece | None:  # fmt: skip
         """The piece that ends where the pair meets; None if it does not within the time that is left."""
-        undo = self._options.correction
         for _ in range(_REFINEMENTS):
-            out = self.solve_for(scratch, x, guess, duration, undo)
-            found = self._normals(scratch, out.state.q, out.state.v, duration)
+            out = self._solve_piece(scratch, x, guess, duration)
+            flight = Piece("flight", duration, out, 0.5 * (self._h - duration))
+            end = self._after(x, flight, a)
+            found = self._normals(scratch, end.q, end.v, duration)
             normals = [n for n in found if (int(n[2]), int(n[3])) == pair]
             if not normals:
                 return None
             nearest = min(normals, key=lambda n: n[1])
             gap, row = nearest[1], nearest[4:]
-            speed = row @ (2.0 * out.state.v - x.v)  # of the gap with the duration: v⁺ changes with it as well
+            # of the gap with the duration: v⁺ changes with it as well
+            speed = row @ (2.0 * end.v - x.v + (0.5 * self._h - duration) * a)
             if abs(gap) <= _EXACT or speed >= 0.0:
                 break
             longer = min(max(duration - gap / speed, 0.1 * duration), 0.5 * (duration + left))
@@ -202,8 +161,7 @@ class ResolvedImpacts(RigidEngine):
             duration = longer
         if abs(gap) > ARRIVED:
             return None
-        slopes = self._gap_slopes(scratch, int(nearest[0]))
-        return Piece(duration, self.solve_for(scratch, x, guess, duration, undo), row.copy(), slopes)
+        return flight._replace(normal=row.copy(), gap_slopes=self._gap_slopes(scratch, int(nearest[0])))
 
     def _normals(
         self, scratch: RigidScratch, q: Array | None = None, v: Array | None = None, duration: float = 0.0
@@ -224,7 +182,7 @@ class ResolvedImpacts(RigidEngine):
 
     def _contacts(self, pieces: Sequence[Piece]) -> Contacts:
         """Those of all pieces; forces are impulses over the whole step, so they add up."""
-        pieces = [piece for piece in pieces if piece.rates is None]
+        pieces = [piece for piece in pieces if piece.kind != "arrival"]
         parts = [piece.out.contacts for piece in pieces]
         shares = [piece.duration / self._h for piece in pieces]
         kept = ("position", "normal", "distance", "geom")
@@ -232,42 +190,85 @@ class ResolvedImpacts(RigidEngine):
         force = np.concatenate([share * part.force for share, part in zip(shares, parts, strict=True)])
         return Contacts(position, normal, distance, force, geom, tuple(m for part in parts for m in part.mode), None)
 
-    def _input_shapes(self, wrt: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        _, nv, nu = self._sizes
-        own = {"q": (nv,), "v": (nv,), "tau": (nv,), "u": (nu,)}
-        return {name: own[name] if name in own else self._shapes[name] for name in wrt}
+    # ------------------------------------------------------------------ derivatives
+
+    def differentiate(
+        self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
+    ) -> Jacobian:
+        """Derivative of the whole step, impacts and their times included."""
+        if tape.drift is None:
+            return super().differentiate(scratch, tape.pieces[0].out.tape, wrt, with_force, rule)
+        if isinstance(rule, OtherSide):
+            raise NotDifferentiable("a step with impacts inside has no derivative by the rule 'other-side'")
+        if with_force:
+            raise NotDifferentiable("forces of a step with impacts inside have no derivative: their times do")
+        shapes = input_shapes(self._sizes, self._shapes, wrt)
+        blocks, determinate = total_derivative(self, super().differentiate, scratch, tape, shapes, self._h, rule)
+        return Jacobian(blocks, None, determinate, _worst(tape.pieces))
+
+    def switch(self, tape: Any) -> Switch:
+        """The nearest switch of any piece. An impact of several contacts is on one: any of them may come later."""
+        own = super().switch
+        near = min((own(piece.out.tape) for piece in tape.pieces), key=lambda near: near.distance)
+        for piece in tape.pieces:
+            if piece.kind == "impact" and len(pushing := np.flatnonzero(piece.out.contacts.force.any(axis=1))) > 1:
+                geoms = piece.out.contacts.geom[pushing[-1]]
+                return Switch(0.0, "contact", geom_names(self.scene.shared_model, geoms))
+        return near
+
+    def has_other_answers(self, tape: Any) -> bool:
+        """Whether the laws allow another v⁺ in any piece."""
+        own = super().has_other_answers
+        return any(own(piece.out.tape) for piece in tape.pieces)
+
+    def carry_back(
+        self, scratch: RigidScratch, tape: Any, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """Carry ∂L/∂(q⁺, v⁺) back through the whole step."""
+        if tape.drift is None:
+            return super().carry_back(scratch, tape.pieces[0].out.tape, cotangent, wrt, rule)
+        names = ("q", "v", "u", "tau", *wrt)
+        J = self.differentiate(scratch, tape, names, cotangent.force is not None, rule)
+        return {
+            name: np.tensordot(cotangent.q, J["q", name], axes=1) + np.tensordot(cotangent.v, J["v", name], axes=1)
+            for name in names
+        }, J.determinate
 
 
 def _worst(pieces: Sequence[Piece]) -> SolverReport:
     return max((piece.out.solver for piece in pieces), key=lambda report: report.residual)
 
 
-def _meets_later(piece: Piece, name: str, moved: Array) -> Array:
-    """How much more is left of the gap that closes at the end of a piece, given how q is moved by an input."""
-    assert piece.normal is not None
-    return np.asarray(np.tensordot(piece.normal, moved[0], axes=1) + piece.gap_slopes.get(name, 0.0))
-
-
-def _acceleration(scratch: RigidScratch) -> Array:
-    """Under the forces that MuJoCo computed last, without contact."""
-    m, d = scratch.model, scratch.data
-    M = np.zeros((m.nv, m.nv))
-    mujoco.mj_fullM(m, d, M)
-    force = d.qfrc_passive + d.qfrc_actuator - d.qfrc_bias + d.qfrc_applied
-    return np.asarray(np.linalg.solve(M, force), dtype=np.float64)
-
-
 def _already_there(normals: Array, v: Array) -> Array | None:
-    """The gap that has closed and closes fastest at the velocity that the step starts with."""
-    there = [n for n in normals if abs(n[1]) <= ARRIVED and n[4:] @ v < -_APPROACHES]
+    """The gap that has closed and closes fastest at a velocity."""
+    there = [n for n in normals if abs(n[1]) <= ARRIVED and n[4:] @ v < -APPROACHES]
     return min(there, key=lambda n: n[4:] @ v) if there else None
 
 
-def _first_met(normals: Array, v: Array, left: float) -> tuple[float, tuple[int, int]] | None:
-    """When the first of the open gaps closes at this velocity, and between which geoms."""
+def _first_met(normals: Array, w: Array, a: Array, mean: Array, left: float) -> tuple[float, tuple[int, int]] | None:
+    """When the first gap closes that does so within the time that is left, and between which geoms.
+
+    Gaps are open, or open first; they start to change by w and a, and change by `mean` in all.
+    """
     first: tuple[float, tuple[int, int]] | None = None
     for n in normals:
-        gap, speed = n[1], n[4:] @ v
-        if gap > ARRIVED and gap + left * speed < 0.0 and (first is None or -gap / speed < first[0]):
-            first = -gap / speed, (int(n[2]), int(n[3]))
+        gap, speed, change = n[1], n[4:] @ w, n[4:] @ a
+        if gap > ARRIVED:
+            end = gap + left * (n[4:] @ mean)
+        else:
+            end = gap + left * (speed + 0.5 * left * change) if speed > APPROACHES else 0.0
+        if end < 0.0:
+            when = _root(gap if gap > ARRIVED else 0.0, speed, change, left)
+            if first is None or when < first[0]:
+                first = when, (int(n[2]), int(n[3]))
     return first
+
+
+def _root(gap: float, speed: float, change: float, left: float) -> float:
+    """When gap + speed·t + change/2·t² is 0: for the first time, or again if it is 0 now."""
+    if gap == 0.0:
+        when = -2.0 * speed / change if change < 0.0 else left
+    else:
+        slowing = -speed + np.sqrt(max(speed * speed - 2.0 * change * gap, 0.0))
+        when = 2.0 * gap / slowing if slowing > 0.0 else left
+    return float(when) if 0.0 < when < left else left

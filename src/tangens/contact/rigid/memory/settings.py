@@ -1,4 +1,9 @@
-"""Places of a contact model's numbers in the array that compiled code takes."""
+"""Places of a contact model's numbers in the array that compiled code takes.
+
+ARRIVAL is the gap below which a body that bounces has arrived; negative, those are left out that are about to bounce;
+infinite, nothing bounces.
+HORIZON is the time within which gaps may close, of which a step may be a piece; negative, only those count that touch.
+"""
 
 (
     CORRECTION_SPEED,
@@ -10,4 +15,5 @@
     MARGIN,
     LAW,
     ARRIVAL,
-) = range(9)
+    HORIZON,
+) = range(10)

@@ -110,6 +110,7 @@ class Solved(NamedTuple):
     h: float
     contacts: Records
     blocks: Records
+    v_free: Array
     v_next: Array
     J: Array
     impulse: Array
@@ -122,7 +123,8 @@ def read_tape(tape: Array, nv: int, entries: int) -> Solved:
     memory = tape[start:]
     a, b, c, _, e, _ = offsets.py_func(nv, entries, nc, nb, n)
     return Solved(
-        float(tape[DURATION]), memory[2:a].view(CONTACT_RECORD), memory[a:b].view(BLOCK), memory[b + nv : b + 2 * nv],
+        float(tape[DURATION]), memory[2:a].view(CONTACT_RECORD), memory[a:b].view(BLOCK), memory[b : b + nv],
+        memory[b + nv : b + 2 * nv],
         memory[c : c + n * nv].reshape(n, nv), memory[e + n : e + 2 * n], memory[e + 2 * n : e + 3 * n],
     )  # fmt: skip
 
