@@ -44,7 +44,9 @@ class SoftEngine(JaxEngine):
         self.fits = dict[int, CloudFit]()
         """How well the clouds of meshes fit, by the mesh's number."""
         self.table = SoftTable(m, [self._geom(m, g, size[g], contact.points) for g in range(m.ngeom)])
-        self.derived: Derived = derive(m, self.table, contact, scene.timestep, scene.parameters["mass"])
+        self.derived: Derived = derive(
+            m, self.table, contact, scene.timestep, scene.parameters["mass"], scene.parameters["friction"]
+        )
         """Stiffness, damping and smoothing of each pair."""
         if max((len(g.points) for g in self.table.geoms if g is not None), default=0) > _MANY:
             self.small = 0  # a Jacobian would keep all of this for each of its rows

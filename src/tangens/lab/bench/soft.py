@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from tangens import scenes
 from tangens.contact import Soft
+from tangens.lab.bench import soft_meshes
 from tangens.lab.bench.request import OURS, BenchRequest, Report, at_least, at_most, measure_all
 from tangens.lab.bench.timing import interleaved
 from tangens.lab.report import new_figure, save_figure
 from tangens.simulate import Simulator
 
-PUSH, BATCH, MEMORY, COLD = "push-T", "batch", "memory", "cold"
+PUSH, BATCH, MEMORY, COLD, MESHES = "push-T", "batch", "memory", "cold", "meshes"
 FEW, MANY = 13, 2000
 """Points asked for on each of the T's two boxes: 36 and about 4,000 in total."""
 
@@ -47,12 +48,13 @@ def run(request: BenchRequest) -> dict[str, Any]:
     """Measure all of it."""
     facts = {"peers": {"mjx": "jit of mjx.step, model and data closed over, single precision, Newton, 2 ms"}}
     file = request.out / "soft.png"
-    return measure_all(request, (PUSH, BATCH, MEMORY, COLD), _measure, lambda rows: _plot(rows, file), facts)
+    return measure_all(request, (PUSH, BATCH, MEMORY, COLD, MESHES), _measure, lambda rows: _plot(rows, file), facts)
 
 
 def _measure(name: str, request: BenchRequest) -> Report:
     report = Report(name)
-    {PUSH: _push, BATCH: _batch, MEMORY: _memory, COLD: _cold}[name](report, EFFORTS[request.effort])
+    measures = {PUSH: _push, BATCH: _batch, MEMORY: _memory, COLD: _cold, MESHES: _meshes}
+    measures[name](report, EFFORTS[request.effort])
     return report
 
 
@@ -164,6 +166,11 @@ def _cold(report: Report, effort: Effort) -> None:
         at_most("push-T: compile time of a step [s]", found["step"], 8.0),
         at_most("push-T: compile time of its Jacobian [s]", found["jacobian"], 12.0),
     ]
+
+
+def _meshes(report: Report, effort: Effort) -> None:
+    del effort
+    soft_meshes.measure(report, 4000)
 
 
 def ask(question: dict[str, Any]) -> dict[str, float]:
