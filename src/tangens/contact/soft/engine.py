@@ -25,6 +25,7 @@ from tangens.geometry.mesh_clouds import CloudFit, mesh_cloud
 from tangens.geometry.oriented_points import OrientedPoints
 from tangens.scene import Scene
 from tangens.scene.support import element_name
+from tangens.state import State
 
 Array = NDArray[np.float64]
 
@@ -108,6 +109,16 @@ class SoftEngine(JaxEngine):
         """Refuse sizes where shapes do not come from them."""
         if "size" in wrt and self.table.uses_meshes:
             raise NotDifferentiable("'soft' cannot be differentiated by size: the scene has meshes, which have none")
+
+    def left_out(self, state: State) -> float:
+        """A bound on the share of any probe's weights (Eq. 9) that candidate lists leave out.
+
+        Of clouds with many points, each probe looks at those near it only.
+        """
+        x = Point(state.q, state.v, np.zeros(self.scene.nu), np.zeros(self.scene.nv))
+        with jax.enable_x64(True):
+            run = self.compiled("left out", self.first_room, lambda model: model.left_out)  # type: ignore[attr-defined]
+            return float(run(Inputs(x, self.parameters, self.settings)))
 
     def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
         """The tau of a step that ends with this acceleration (Eq. 24)."""

@@ -12,16 +12,29 @@ import numpy as np
 
 from tangens.contact.geom_pairs import pair_friction, tree_masses
 from tangens.contact.jax_model import Inputs
+from tangens.contact.soft.candidates import uses_lists
 from tangens.contact.soft.fields import Near
 from tangens.contact.soft.law import Law
 from tangens.contact.soft.limits import JointLimits
 from tangens.contact.soft.options import Soft
-from tangens.contact.soft.rows import Pose, RowForce, Surface, depth_logits, probe, row_force, row_force_of_planes
+from tangens.contact.soft.rows import (
+    Pose,
+    RowForce,
+    Surface,
+    depth_logits,
+    probe,
+    row_force,
+    row_force_of_planes,
+    share_left_out,
+)
 from tangens.contact.soft.shapes import ONE, ZERO
 from tangens.contact.soft.table import Group, SoftTable
 from tangens.dynamics.spatial import Ancestry, SpatialKinematics
 
 Array = jax.Array
+
+NEAR = 10.0
+"""Pairs farther apart than so many ε₃ have no force: it is below 1e-4 of that at distance 0."""
 
 
 class ProbedGroup(NamedTuple):
@@ -130,6 +143,16 @@ class SoftForces:
         weights = [jnp.exp(x - b[:, None]) for x, b in zip(logits, base, strict=True)]
         total = jax.ops.segment_sum(jnp.concatenate([jnp.sum(w, 1) for w in weights]), pair, n)
         return [w / t[:, None] for w, t in zip(weights, self._split(total[pair]), strict=True)]
+
+    def left_out(self, probed: Probed, settings: dict[str, Any]) -> Array:
+        """The largest share of a plane's weights that candidate lists leave out, of probes within reach of a force."""
+        largest = jnp.zeros(())
+        for group, (near, _, surface, on) in zip(self.table.groups, probed.groups, strict=True):
+            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[1]):  # type: ignore[union-attr]
+                share = jax.vmap(share_left_out)(near, surface, on)
+                reached = near.distance < NEAR * settings["reach"][group.pair][:, None]
+                largest = jnp.maximum(largest, jnp.max(jnp.where(reached, share, 0.0)))
+        return largest
 
     # ------------------------------------------------------------------ forces
 

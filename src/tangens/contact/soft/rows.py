@@ -8,11 +8,13 @@ point would be pulled into the surface that it penetrates.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.soft.candidates import LEAF, LOOKED_AT, left_out, uses_lists
 from tangens.contact.soft.fields import Near, from_cloud, from_half_space, from_segment, plane_weights
 from tangens.contact.soft.law import Law, PlaneForce, point_plane
 from tangens.dynamics.spatial import vector_product
@@ -63,10 +65,21 @@ def probe(kind: str, probes: Array, radius: Array | None, pose: Pose, surface: S
             case "segment":
                 return from_segment(y, thick, *surface[:2])  # type: ignore[arg-type]
             case _:
-                return from_cloud(y, radius, *surface[2:])  # type: ignore[arg-type]
+                return from_cloud(y, radius, *surface[2:], listed=listed)  # type: ignore[arg-type, misc]
 
-    found = near(y) if surface.points is None else in_blocks(near, y, _BLOCK // len(surface.points))
+    count = 0 if surface.points is None else len(surface.points)
+    listed = uses_lists(len(y), count)
+    looked_at = LEAF * LOOKED_AT if listed else count
+    found = in_blocks(near, y, _BLOCK // looked_at) if count else near(y)
     return Near(found.distance, found.normal @ on.rotation.T, found.point @ on.rotation.T + on.position)
+
+
+def share_left_out(near: Near, surface: Surface, on: Pose) -> Array:
+    """A bound on the share of weights that candidate lists leave out, of each probe of a row, (P,)."""
+    y = (near.point - on.position) @ on.rotation
+    assert surface.points is not None
+    bound = partial(left_out, points=surface.points, bias=surface.bias, temperature=surface.temperature)
+    return in_blocks(bound, y, _BLOCK // len(surface.points))
 
 
 def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahead: Array) -> Array:

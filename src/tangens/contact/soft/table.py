@@ -132,8 +132,9 @@ class SoftTable:
 
     def _points(self, geom: int, length: int) -> int:
         g = self._known(geom)
-        points, bias = padded(g.points, length)
-        return self._kept(f"points_{length}", geom, (points, padded(g.normals, length)[0], bias))
+        (points, bias), (normals, _) = padded(g.points, length), padded(g.normals, length)
+        bias[: len(g.bias)] += g.bias
+        return self._kept(f"points_{length}", geom, (points, normals, bias))
 
     def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> int:
         stack = self._stacks[name]
