@@ -411,8 +411,9 @@ class TestSecondOrder:
 
 def pushed_puck() -> tg.optimize.ControlProblem:
     """A finger beside a puck, in the plane; soft contact reaches from one to the other."""
-    scene = tg.load("""<mujoco><option timestep="0.02" gravity="0 0 0"/><default><joint type="slide" damping="1.5"/></default>
-    <worldbody><body><joint name="fx" axis="1 0 0"/><joint name="fy" axis="0 1 0"/><geom size="0.02" mass="0.3"/></body>
+    scene = tg.load("""<mujoco><option timestep="0.02" gravity="0 0 0"/>
+    <default><joint type="slide" damping="1.5"/></default><worldbody>
+    <body><joint name="fx" axis="1 0 0"/><joint name="fy" axis="0 1 0"/><geom size="0.02" mass="0.3"/></body>
     <body pos="0.065 0.01 0"><joint axis="1 0 0"/><joint axis="0 1 0"/><geom size="0.04" mass="0.5"/></body></worldbody>
     <actuator><motor joint="fx"/><motor joint="fy"/></actuator></mujoco>""")
     sim = tg.Simulator(scene, tg.Soft(smoothing=(None, None, 0.01), stiction=0.05))
