@@ -1,7 +1,7 @@
 """The same pushes looked for through other contact models: what their gradients know of a finger that does not touch.
 
 Exact models see nothing at a distance. Relaxed ones see something; here they get what `soft` gets, several stages, each
-less relaxed than the one before, and the same Gauss-Newton steps on the same residual.
+less relaxed than the one before, and the same Gauss-Newton steps on the same residual, but for other worlds.
 """
 
 from __future__ import annotations
