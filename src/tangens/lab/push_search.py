@@ -7,7 +7,7 @@ by `optimize.gauss_newton` on the via points; nothing is sampled, and no contact
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +31,17 @@ OTHERS = ((1.0, 1.0), (0.8, 1.1), (1.2, 0.9))
 """By which all friction and the finger's radius are scaled. A push should end near its goal in each of these worlds:
 one that does in the first alone hangs by a thread, as where a finger just slips past a corner, and no other contact
 model need agree with it."""
-_CARE = 0.4, 0.0
-"""Share of the errors in the other worlds in the residual, and that in the last stage, which stays near by."""
+_CARE = 0.4
+"""Share of the errors in the other worlds in the residual; the last stage, which stays near by, leaves them out."""
 ITERATIONS, LAST = 6, 12
 """Gauss-Newton steps of each stage, and of the last, at most."""
 _ENOUGH = 0.3, 0.5
 """A stage ends when pose and speed are within these shares of what counts as near and at rest."""
 _SLOW = 0.95
-"""A stage ends when a step leaves so much of the cost."""
+"""A stage ends when a step leaves so much of the cost, the last one when two steps in a row do."""
 _GOOD = 0.7
 """A push is good when its pose is within this share of what counts as near."""
-AGAIN, SHARPER = 1, 2
+AGAIN, SHARPER = 3, 2
 """How often a push that misses is mended, and from which stage on."""
 
 
@@ -78,7 +78,7 @@ class _Search:
     """The search for one push after the other; compiled once."""
 
     def __init__(self, problem: Pushing) -> None:
-        self._residual, self._jacobian = _functions(problem)
+        self._functions = {last: _functions(problem, OTHERS[:1] if last else OTHERS) for last in (False, True)}
         self._size = 2 * problem.via_points
         self._settings = {r: problem.simulator(r).engine.settings for r in REACHES}  # type: ignore[attr-defined]
 
@@ -108,26 +108,29 @@ class _Search:
         return Found(goal, best.reshape(-1, 2), tuple(costs), tuple(reaches), slope)
 
     def _stage(self, goal: Array, reach: float) -> LeastSquares:
-        tie, care = map(np.float64, (_AT_LAST, _CARE[1]) if reach == REACHES[-1] else (1.0, _CARE[0]))
-        rest = goal, self._settings[reach], tie, care
+        is_last = reach == REACHES[-1]
+        residual, jacobian = self._functions[is_last]
+        rest = goal, self._settings[reach], np.float64(_AT_LAST if is_last else 1.0)
         return LeastSquares(
-            lambda x: np.asarray(self._residual(x, *rest)), lambda x: np.asarray(self._jacobian(x, *rest)), self._size
+            lambda x: np.asarray(residual(x, *rest)), lambda x: np.asarray(jacobian(x, *rest)), self._size
         )
 
     def _descend(self, via: Array, goal: Array, reach: float) -> Result:
-        stage, most = self._stage(goal, reach), LAST if reach == REACHES[-1] else ITERATIONS
-        return gauss_newton(stage, via, max_iterations=most, damping=1e-2, callback=_Stop(stage))
+        stage, is_last = self._stage(goal, reach), reach == REACHES[-1]
+        most, patience = (LAST, 2) if is_last else (ITERATIONS, 1)
+        return gauss_newton(stage, via, max_iterations=most, damping=1e-2, callback=_Stop(stage, patience))
 
 
 class _Stop:
     """Ends a stage that is good enough, or hardly gets better."""
 
-    def __init__(self, stage: LeastSquares) -> None:
-        self._stage, self._cost = stage, np.inf
+    def __init__(self, stage: LeastSquares, patience: int) -> None:
+        self._stage, self._patience, self._slow, self._cost = stage, patience, 0, np.inf
 
     def __call__(self, entry: Iteration, x: Array) -> bool:
         r, before, self._cost = np.abs(self._stage.residual(x)), self._cost, entry.cost
-        return bool(entry.cost > _SLOW * before or (r[:3].max() < _ENOUGH[0] and r[3:6].max() < _ENOUGH[1]))
+        self._slow = self._slow + 1 if entry.cost > _SLOW * before else 0
+        return bool(self._slow >= self._patience or (r[:3].max() < _ENOUGH[0] and r[3:6].max() < _ENOUGH[1]))
 
 
 def way_and_bend(via_points: int) -> Array:
@@ -137,8 +140,8 @@ def way_and_bend(via_points: int) -> Array:
     return np.kron(weighted, np.eye(2))
 
 
-def _functions(problem: Pushing) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(via points, goal, settings of contact, shares of shape and of other worlds) -> residual and derivative."""
+def _functions(problem: Pushing, worlds: Sequence[tuple[float, float]]) -> tuple[Callable[..., Any], ...]:
+    """(via points, goal, settings of contact, share of way and bend) -> residual and its derivative."""
     import jax
     import jax.numpy as jnp
 
@@ -164,9 +167,9 @@ def _functions(problem: Pushing) -> tuple[Callable[..., Any], Callable[..., Any]
         (q, v), _ = jax.lax.scan(step, (q0, v0), basis @ flat.reshape(-1, 2))
         return jnp.stack([q[0], q[1], 2 * jnp.arctan2(q[6], q[3])]), jnp.stack([v[0], v[1], v[5]])
 
-    def residual(flat: Any, goal: Any, settings: Any, tie: Any, care: Any) -> Any:
-        end, speed = jax.vmap(lambda world: ends(flat, settings, world))(jnp.asarray(OTHERS))
+    def residual(flat: Any, goal: Any, settings: Any, tie: Any) -> Any:
+        end, speed = jax.vmap(lambda world: ends(flat, settings, world))(jnp.asarray(worlds))
         missed = (end - goal) / UNIT
-        return jnp.concatenate([missed[0], speed[0] / STILL, care * missed[1:].ravel(), tie * (shape @ flat)])
+        return jnp.concatenate([missed[0], speed[0] / STILL, _CARE * missed[1:].ravel(), tie * (shape @ flat)])
 
     return compiled(residual), compiled(jax.jacfwd(residual))
