@@ -22,7 +22,9 @@ def report(
     if not len(pairs):
         return ()
     sign = jnp.asarray(np.where(forces.probe_geom == pairs[forces.pair, 1], 1.0, -1.0)[:, None])
-    wrench = contact.rows.wrench - jnp.einsum("rab,rbn,n->ra", contact.rows.rate, probed.jacobian, change)
+    wrench = contact.rows.wrench
+    if contact.rows.rate is not None:
+        wrench -= jnp.einsum("rab,rbn,n->ra", contact.rows.rate, probed.jacobian, change)
 
     def total(x: Array) -> Array:
         return jax.ops.segment_sum(x, forces.pair, len(pairs))

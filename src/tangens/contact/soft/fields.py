@@ -45,7 +45,7 @@ def from_segment(y: Array, radius: Array, half_length: Array, thickness: Array) 
     along = blunt * (
         jax.nn.softplus((y[:, 2] + half_length) / blunt) - jax.nn.softplus((y[:, 2] - half_length) / blunt)
     )
-    off = y.at[:, 2].add(half_length - along)
+    off = jnp.concatenate([y[:, :2], (y[:, 2] + half_length - along)[:, None]], -1)
     length = jnp.sqrt(jnp.sum(off**2, -1) + blunt**2)
     normal = off / length[:, None]
     return Near(length - thickness - radius, normal, y - radius * normal)

@@ -60,8 +60,8 @@ class Contact(NamedTuple):
 
     force: Array
     """Generalised forces, (nv,)."""
-    rate: Array
-    """How fast they fall with velocity, (nv, nv)."""
+    rate: Array | None
+    """How fast they fall with velocity, (nv, nv); only where the step is implicit."""
     rows: RowForce
 
 
@@ -71,6 +71,7 @@ class SoftForces:
     def __init__(self, m: mujoco.MjModel, ancestry: Ancestry, contact: Soft, table: SoftTable) -> None:
         self.table, self._model = table, m
         self._smooth, self._by_force = contact.factor == "smooth", contact.averaging == "forces"
+        self._implicit = contact.integrator == "implicit"
         self._limits = JointLimits(m)
         self._frames = np.zeros((m.ngeom, 9))
         for frame, quaternion in zip(self._frames, m.geom_quat, strict=True):
@@ -160,15 +161,17 @@ class SoftForces:
         """All forces at these velocities; `ahead` and `is_first` are those of `law.point_plane`."""
         force, rate = self._limits(inputs.x.q, v, inputs.settings, ahead, self._smooth)
         if not self.table.groups:
-            return Contact(force, jnp.diag(rate), _NO_ROWS)
+            return Contact(force, jnp.diag(rate) if self._implicit else None, _NO_ROWS)
         rows, J = self._rows(probed, v, self._law(inputs), ahead, is_first), probed.jacobian
         force += jnp.einsum("ran,ra->n", J, rows.wrench)
-        rates = jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J)
-        return Contact(force, jnp.diag(rate) + rates, rows)
+        if not self._implicit:
+            return Contact(force, None, rows)
+        return Contact(force, jnp.diag(rate) + jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J), rows)
 
     def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
-        of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth)
+        options = {"smooth": self._smooth, "with_rate": self._implicit}
+        of_mean = partial(row_force, ahead=ahead, is_first=is_first, **options)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)
         for group, (near, share, surface, on), twist in zip(self.table.groups, probed.groups, twists, strict=True):
             own = jax.tree.map(lambda leaf, pair=group.pair: leaf[pair], law)

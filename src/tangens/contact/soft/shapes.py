@@ -19,6 +19,7 @@ Kind = Literal["plane", "segment", "cloud"]
 ONE, ZERO = 3, 4
 """Where (size, 1, 0) has its constants."""
 _NO_POINTS = np.zeros((0, 3))
+_MANY_PROBES = 256
 _LEAST_SHARE = 0.1
 """Of its longest side, a geom counts as at least so thick: a sheet of paper is not as stiff as its thickness asks."""
 
@@ -90,6 +91,11 @@ def _cloud(
 def bucket(count: int) -> int:
     """Arrays of points come in few lengths, the powers of two: what has one length is computed in one go."""
     return 1 << max(0, count - 1).bit_length()
+
+
+def probe_bucket(count: int) -> int:
+    """The same for probes, which come in finer lengths where they are many: each of them costs."""
+    return bucket(count) if count <= _MANY_PROBES else -(-count // _MANY_PROBES) * _MANY_PROBES
 
 
 def padded(points: Array, length: int) -> tuple[Array, Array]:
