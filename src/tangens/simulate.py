@@ -130,7 +130,7 @@ class Simulator:
     def inverse_dynamics(self, state: State, acceleration: ArrayLike, u: ArrayLike | None = None) -> Array:
         """The generalised forces tau (nv,) of a step that ends with (v⁺ − v) / h = acceleration.
 
-        Only for models whose forces are a function of the motion: `soft` and motion without contact.
+        Only for models whose forces are a function of the motion: `soft`, `convex`, and motion without contact.
         """
         x = self._arguments.point(state, u, None)
         return self.engine.inverse_dynamics(x, as_vector("acceleration", acceleration, self.scene.nv))

@@ -370,3 +370,53 @@ def test_bad_arguments_are_named(
 def test_bad_options_of_one_method_are_named(method: Method, arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(tg.OptionError, match=complaint):
         method(trolleys(), np.zeros((20, 2)), **arguments)
+
+
+class TestSecondOrder:
+    def test_the_hessian_of_a_piece_agrees_with_differences_of_its_gradient(self) -> None:
+        """Through contact, with controls held for several steps."""
+        problem = pushed_puck()
+        rng = np.random.default_rng(0)
+        x, u = 0.1 * rng.normal(size=problem.nx), rng.normal(size=(1, problem.nu))
+
+        def gradient_and_hessian(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            held = z[problem.nx :].reshape(1, -1)
+            states, _ = problem.piece(problem.moved(problem.start, z[: problem.nx]), held, 0)
+            piece, end = problem.linearized(states, held, 0), problem.final_expansion(states[-1])
+            F = np.hstack([piece.A, piece.B])
+            return piece.gradient + F.T @ end.x, piece.hessian + F.T @ end.xx @ F + problem.motion_hessian(piece, end.x)
+
+        at = np.concatenate([x, u.ravel()])
+        found = gradient_and_hessian(at)[1]
+        by_differences = [
+            (gradient_and_hessian(at + e)[0] - gradient_and_hessian(at - e)[0]) / 2e-5 for e in 1e-5 * np.eye(len(at))
+        ]
+        np.testing.assert_allclose(found, by_differences, atol=1e-5 * np.abs(found).max())
+
+    def test_newtons_method_ends_where_ilqr_ends_in_fewer_steps(self) -> None:
+        problem = pushed_puck()
+        start = np.zeros((problem.intervals, problem.nu))
+        rules = {"max_iterations": 60, "gradient_tolerance": 1e-7, "cost_tolerance": 0.0}
+        plain, newton = (tg.optimize.ilqr(problem, start, second_order=s, **rules) for s in (False, True))
+        assert newton.converged
+        assert newton.cost <= plain.cost * (1 + 1e-6)
+        assert len(newton.history) <= len(plain.history)
+
+    def test_a_model_without_second_derivatives_says_so(self) -> None:
+        sim = tg.Simulator(tg.scenes.push_t(), "ncp")
+        problem = tg.optimize.ControlProblem(sim, sim.initial_state("home"), 2, running=tg.optimize.Effort())
+        with pytest.raises(tg.NotDifferentiable, match="first derivatives only"):
+            tg.optimize.ilqr(problem, np.zeros((2, 2)), second_order=True)
+
+
+def pushed_puck() -> tg.optimize.ControlProblem:
+    """A finger beside a puck, in the plane; soft contact reaches from one to the other."""
+    scene = tg.load("""<mujoco><option timestep="0.02" gravity="0 0 0"/>
+    <default><joint type="slide" damping="1.5"/></default><worldbody>
+    <body><joint name="fx" axis="1 0 0"/><joint name="fy" axis="0 1 0"/><geom size="0.02" mass="0.3"/></body>
+    <body pos="0.065 0.01 0"><joint axis="1 0 0"/><joint axis="0 1 0"/><geom size="0.04" mass="0.5"/></body></worldbody>
+    <actuator><motor joint="fx"/><motor joint="fy"/></actuator></mujoco>""")
+    sim = tg.Simulator(scene, tg.Soft(smoothing=(None, None, 0.01), stiction=0.05))
+    goal = tg.optimize.TargetState(scene, [0, 0, 0.1, 0.04], q_weight=[0, 0, 1e3, 1e3], v_weight=[0, 0, 10, 10])
+    cost = {"running": tg.optimize.Effort(0.1), "final": goal}
+    return tg.optimize.ControlProblem(sim, scene.initial_state(), 20, hold=4, **cost)

@@ -141,7 +141,7 @@ class Engine(ABC):
         del x, acceleration
         raise OptionError(
             f"contact model {self.contact.name!r} has no inverse dynamics: its forces are found by solving for the "
-            'motion, and many of them allow the same one. contact="soft" and contact=None have it'
+            'motion, and many of them allow the same one. contact="soft", "convex" and None have it'
         )
 
     def hessian(self, x: Point, cotangent: Cotangent, wrt: Sequence[str]) -> dict[tuple[str, str], Array]:
@@ -181,6 +181,12 @@ class ContactModel(ABC):
 
     forces: ClassVar[bool] = False
     """Whether contact forces can be differentiated."""
+
+    inverse_dynamics: ClassVar[bool] = False
+    """Whether contact forces are a function of the motion, so that `Simulator.inverse_dynamics` has an answer."""
+
+    second_order: ClassVar[bool] = False
+    """Whether it has second derivatives: `Simulator.hessian`."""
 
     @abstractmethod
     def bind(self, scene: Scene) -> Engine:

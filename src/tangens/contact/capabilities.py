@@ -116,6 +116,8 @@ def table(models: Iterable[type[ContactModel]]) -> str:
     names = [name for name in ("restitution", *PARAMETERS) if any(name in model.parameters for model in columns)]
     lines += [_row(f"`{name}`", (_mark(name in model.parameters) for model in columns)) for name in names]
     lines.append(_row("**derivatives of** contact forces", (_mark(model.forces) for model in columns)))
+    lines.append(_row("**second derivatives**", (_mark(model.second_order) for model in columns)))
+    lines.append(_row("**inverse dynamics**", (_mark(model.inverse_dynamics) for model in columns)))
     lines.append(_row("**gradient rules**", ("" for _ in columns)))
     lines += [_row(f'`"{name}"`', (_mark(rule in model.rules) for model in columns)) for name, rule in RULES.items()]
     return "\n".join(lines)

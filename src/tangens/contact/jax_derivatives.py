@@ -54,10 +54,10 @@ def _transpose(model: PureModel, names: Sequence[str], inputs: Inputs, v_next: A
 
 def weighted_ends(model: PureModel, inputs: Inputs, cotangent: Any) -> Callable[[Change], Any]:
     """Change ↦ cotangents·(q⁺, v⁺), of the inputs moved by a change; q⁺ counts in its tangent space."""
-    end = jax.lax.stop_gradient(model.solve(inputs).q)
 
     def of(change: Change) -> Any:
         solution = model.solve(displaced(model.layout, inputs, change))
+        end = jax.lax.stop_gradient(solution.q)
         return cotangent[0] @ difference(model.layout, end, solution.q) + cotangent[1] @ solution.v
 
     return of

@@ -83,10 +83,10 @@ class PureModel(ABC):
         is then that of the equations to differentiate, and `v_next` the velocity that the step itself ended with.
         """
         del v_next, memory
-        end = jax.lax.stop_gradient(self.solve(inputs).q)
 
         def moved(change: Change) -> tuple[Array, Array]:
             solution = self.solve(displaced(self.layout, inputs, change))
+            end = jax.lax.stop_gradient(solution.q)
             return difference(self.layout, end, solution.q), solution.v
 
         nothing = jax.tree.map(jnp.zeros_like, change)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.lab import pushing
+from tangens.lab import push_elsewhere, push_search
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import REACHES, Pushing, pose
+from tangens.lab.pushing import Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
@@ -24,19 +24,20 @@ GOAL = np.array([-0.03356305, 0.29714255, 0.43654805])
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
     """Find the push, take it in `soft`, and replay it in `ncp`; also what `ncp` says of the gradient at the start."""
     problem = Pushing.of_t()
-    found = pushing.descend(problem, GOAL[None], advance=advance)[0]
+    found = push_search.descend(problem, GOAL[None], advance=advance)[0]
     via = found.via
     path = problem.simulator().rollout(problem.start, problem.basis @ via).q
     hard = problem.replay(via, "ncp")
     return {
         "goal": GOAL,
         "costs": found.costs,
+        "reaches": found.reaches,
         "path": path,
         "ncp_path": hard,
         "error": problem.errors(path[-1], GOAL),
         "ncp_error": problem.errors(hard[-1], GOAL),
         "first_gradient": found.first_gradient,
-        "ncp_gradient": pushing.gradient_at_a_distance(problem, GOAL, "ncp"),
+        "ncp_gradient": push_elsewhere.attempt(problem, GOAL, ("ncp",)).first_gradient,
     }
 
 
@@ -48,7 +49,7 @@ def draw(file: Path, result: dict[str, Any]) -> Path:
     centimetres, degrees = 100 * result["error"][0], np.rad2deg(result["error"][1])
     above.set_title(f"{centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
     done = 0
-    for costs, reach in zip(result["costs"], REACHES, strict=True):
+    for costs, reach in zip(result["costs"], result["reaches"], strict=True):
         loss.semilogy(np.arange(len(costs)) + done, costs, ".-", color="tab:blue")
         loss.annotate(
             f"{1e3 * reach:g} mm",

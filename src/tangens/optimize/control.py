@@ -133,14 +133,14 @@ class ControlProblem:
         """How a piece changes to first order, its cost to second: `states` and `u` as for `piece`."""
         nx, nu, width = self.nx, self.nu, self.nx + u.size
         by = np.eye(nx, width)  # of the current state, by the start of the piece and all its controls
-        gradient, hessian, out = np.zeros(width), np.zeros((width, width)), None
+        gradient, hessian, out, links = np.zeros(width), np.zeros((width, width)), None, list[Link]()
         for t, state in zip(self.steps(first, first + len(u)), states, strict=False):
             row = t // self.hold - first
             own = slice(nx + row * nu, nx + (row + 1) * nu)
             out = self.simulator.step(state, u[row], guess=out)
             J = self.simulator.jacobian(out, wrt=_WRT)
+            e = self._expansion(self._running, t, state, u[row])
             if self._running:
-                e = self._expansion(self._running, t, state, u[row])
                 gradient += by.T @ e.x
                 gradient[own] += e.u
                 cross = e.ux @ by
@@ -148,11 +148,27 @@ class ControlProblem:
                 hessian[own] += cross
                 hessian[:, own] += cross.T
                 hessian[own, own] += e.uu
-            by = np.concatenate([np.hstack([J["q", "q"], J["q", "v"]]), np.hstack([J["v", "q"], J["v", "v"]])]) @ by
+            A = np.concatenate([np.hstack([J["q", "q"], J["q", "v"]]), np.hstack([J["v", "q"], J["v", "v"]])])
+            links.append(Link(state, u[row], own, by, A, e.x))
+            by = A @ by
             by[:, own] += np.concatenate([J["q", "u"], J["v", "u"]])
         for name, derivative in (("motion", by), ("cost", gradient), ("cost", hessian)):
             _check_finite(name, derivative, first * self.hold)
-        return Linearized(by[:, :nx], by[:, nx:], gradient, hessian)
+        return Linearized(by[:, :nx], by[:, nx:], gradient, hessian, tuple(links))
+
+    def motion_hessian(self, piece: Linearized, costate: Array) -> Array:
+        """What the bend of the motion adds to the Hessian of a piece; the cost after it changes by costate·δx_end.
+
+        Only for simulators that have a Hessian.
+        """
+        nv, hessian = self.nx // 2, np.zeros_like(piece.hessian)
+        for link in reversed(piece.links):
+            blocks = self.simulator.hessian(link.state, link.u, dq=costate[:nv], dv=costate[nv:], wrt=_WRT)
+            step = np.block([[blocks[a, b] for b in _WRT] for a in _WRT])
+            inputs = np.concatenate([link.by, np.eye(len(hessian))[link.own]])
+            hessian += inputs.T @ step @ inputs
+            costate = link.cost_by_state + link.A.T @ costate
+        return hessian
 
     def final_expansion(self, state: State) -> Expansion:
         """Gradient and Hessian of the cost of the last state."""
@@ -232,6 +248,20 @@ class ControlProblem:
 _WRT = ("q", "v", "u")
 
 
+class Link(NamedTuple):
+    """One step of a piece."""
+
+    state: State
+    u: Array
+    own: slice
+    """Where its control is among the inputs of the piece."""
+    by: Array
+    """∂state/∂(start and controls of the piece)."""
+    A: Array
+    """∂(next state)/∂state."""
+    cost_by_state: Array
+
+
 class Linearized(NamedTuple):
     """A piece of the motion: δx_end = A δx + B δu, its cost changes by gradient·δ + ½ δ·hessian·δ, δ = (δx, δu)."""
 
@@ -239,6 +269,7 @@ class Linearized(NamedTuple):
     B: Array
     gradient: Array
     hessian: Array
+    links: tuple[Link, ...]
 
 
 def cost_or_infinity(problem: ControlProblem, u: Array) -> float:

@@ -3,6 +3,10 @@
 Backwards in time, the cost-to-go is a quadratic in δx; each control minimises it within its limits, which gives a
 change of the control and a feedback on δx. Forwards, the simulator itself runs under that feedback, so every iterate is
 a true motion. After Tassa, Mansard and Todorov, "Control-limited differential dynamic programming", ICRA 2014.
+
+Of a simulator that has second derivatives, the bend of the motion can count, too: then the quadratic is that of the
+cost itself, and dynamic programming takes Newton's steps. As Newton's method does, it weighs that bend with the costate
+of the motion so far, so that more damping asks for no further derivatives.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ def ilqr(
     target_cost: float = -np.inf,
     time_budget: float = np.inf,
     damping: float = 1e-6,
+    second_order: bool = False,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> ControlResult:
@@ -56,12 +61,16 @@ def ilqr(
         target_cost: cost that is good enough.
         time_budget: seconds after which no iteration is begun.
         damping: the first λ.
+        second_order: whether the bend of the motion counts. Each iteration then takes a Hessian of every step; only for
+            models that have one, such as "soft".
         callback: called with each entry of the history and its controls; it stops the search by returning True.
         progress: show a bar on the terminal.
 
     """
     if not isinstance(problem, ControlProblem):
         raise OptionError(f"expected a tangens.optimize.ControlProblem; got {type(problem).__name__}")
+    if second_order:  # a model without a Hessian says so
+        problem.simulator.hessian(problem.start, dv=np.zeros(problem.nx // 2))
     damper = Damping(damping)
     rules = Rules(max_iterations, gradient_tolerance, cost_tolerance, 0.0, target_cost, time_budget)
     motion = _run(problem, problem.admit(controls))  # a start that cannot be simulated is the caller's to mend
@@ -69,7 +78,7 @@ def ilqr(
     with bar(progress, max_iterations) as show:
         monitor = Monitor(rules, callback, show)
         while True:
-            model, failure = _linearize(problem, motion)
+            model, failure = _linearize(problem, motion, second_order)
             slope = np.inf if model is None else _slope(problem, motion, model)
             if monitor.record(motion.u, motion.cost, slope, evaluations):
                 break
@@ -155,14 +164,24 @@ class _Model(NamedTuple):
     final: Expansion
 
 
-def _linearize(problem: ControlProblem, motion: _Motion) -> tuple[_Model | None, Error | None]:
+def _linearize(problem: ControlProblem, motion: _Motion, second_order: bool) -> tuple[_Model | None, Error | None]:
     try:
         pieces = [problem.linearized(states, motion.u[k : k + 1], k) for k, states in enumerate(motion.states)]
-        return _Model(pieces, problem.final_expansion(motion.states[-1][-1])), None
+        model = _Model(pieces, problem.final_expansion(motion.states[-1][-1]))
+        return _bent(problem, model) if second_order else model, None
     except OptionError:
         raise
     except Error as error:
         return None, error
+
+
+def _bent(problem: ControlProblem, model: _Model) -> _Model:
+    """The same, with the Hessians of the motion."""
+    pieces, costate = list(model.pieces), model.final.x
+    for k, piece in _backwards(model.pieces):
+        pieces[k] = piece._replace(hessian=piece.hessian + problem.motion_hessian(piece, costate))
+        costate = piece.gradient[: problem.nx] + piece.A.T @ costate
+    return model._replace(pieces=pieces)
 
 
 def _slope(problem: ControlProblem, motion: _Motion, model: _Model) -> float:

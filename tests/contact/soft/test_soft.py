@@ -197,33 +197,11 @@ class TestSecondOrder:
         with pytest.raises(tg.OptionError, match="scalar"):
             simulator(**WIDE).hessian(HOME)
 
-    @pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.slow)])
-    def test_second_derivatives_are_finite_and_continuous_along_lines(self, count: int) -> None:
-        jumps, scale = _second_derivative_jumps(simulator(**WIDE), count)
-        assert np.isfinite(jumps).all()
-        # ten times closer, ten times less apart; what is left of a jump would stay
-        assert (jumps[1] <= 0.2 * jumps[0] + 1e-6 * scale).all()
-
     @pytest.mark.parametrize(("factor", "jumps"), [("smooth", False), ("paper", True)])
     def test_only_the_papers_factor_jumps_where_a_contact_turns(self, factor: Any, jumps: bool) -> None:
         run, up = _second_derivative(simulator(**WIDE, factor=factor, integrator="euler")), np.eye(12)[2]
         before, after = (run(HOME.q, HOME.v, 0 * up, up, s) for s in (-1e-7, 1e-7))
         assert (np.abs(after - before).max() > 1e-2 * np.abs(before).max()) == jumps
-
-    def test_degenerate_states_have_finite_second_derivatives(self) -> None:
-        run = _second_derivative(simulator(**WIDE))
-        rng = np.random.default_rng(0)
-        inside = SCENE.difference(HOME.q, np.concatenate([HOME.q[:7], HOME.q[:3], HOME.q[3:7]]))
-        states = [
-            HOME,
-            tg.State(SCENE.integrate(HOME.q, inside), np.zeros(12)),  # ball at the centre of the box
-            placed([0, 0, 0, 0, 0, 0], [-0.2, 0, 0.05, 0, 0, 0]),  # its centre on a face
-            placed([0, 0, 0, 0, 0, 0], [-0.2, 0.08, 0.15, 0, 0, 0]),  # on a corner
-        ]
-        for state in states:
-            for _ in range(3):
-                d = rng.normal(size=24)
-                assert np.isfinite(run(jnp.asarray(state.q), jnp.asarray(state.v), d[:12], d[12:], 0.0)).all()
 
 
 @cache
@@ -243,27 +221,6 @@ def _second_derivative(sim: tg.Simulator) -> Any:
         return jax.jvp(first, (s,), (jnp.ones(()),))[1]
 
     return jax.jit(second)
-
-
-def _second_derivative_jumps(sim: tg.Simulator, count: int) -> tuple[Array, Array]:
-    """How far second derivatives are apart at points a step and a tenth of it apart, on lines through contact."""
-    run, rng = _second_derivative(sim), np.random.default_rng(0)
-    jumps: list[list[float]] = [[], []]
-    scale = []
-    for _ in range(count):
-        at = placed(
-            np.concatenate([rng.uniform(-0.01, 0.01, 3), 0.3 * rng.normal(size=3)]),
-            np.concatenate([np.array([-0.16, 0, 0.03]) + rng.uniform(-0.02, 0.02, 3), rng.normal(size=3)]),
-            0.2 * rng.normal(size=12),
-        )
-        d = rng.normal(size=24) * np.repeat([0.02, 0.3], 12)
-        points = np.linspace(-1, 1, 21)
-        here = np.array([run(at.q, at.v, d[:12], d[12:], s) for s in points])
-        scale.append(np.abs(here).max())
-        for which, step in enumerate((1e-4, 1e-5)):
-            there = np.array([run(at.q, at.v, d[:12], d[12:], s + step) for s in points])
-            jumps[which].append(np.abs(there - here).max())
-    return np.array(jumps), np.array(scale)
 
 
 class TestInverseDynamics:

@@ -8,17 +8,24 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tangens.collision.scene_manifold import Choices
+from tangens.contact.base import Point
 from tangens.contact.convex.model import ConvexModel, described_geoms
 from tangens.contact.convex.options import Convex
 from tangens.contact.geom_pairs import refuse_sizes
 from tangens.contact.jax_engine import JaxEngine
+from tangens.contact.jax_model import Inputs
 from tangens.contact.structure import structure
 from tangens.errors import SceneError
 from tangens.geometry.solids import Solid
 from tangens.scene import Scene
 
+Array = NDArray[np.float64]
+
+_ALL = 1 << 30
+"""Room for all contacts."""
 _DISSIPATION = 0.5
 """τ_d over the time step, if not given: overlaps are undone by two thirds in each step."""
 
@@ -75,6 +82,12 @@ class ConvexEngine(JaxEngine):
             "max_iterations": np.int32(c.max_iterations),
         }
         return parameters, {n: np.float64(x) if isinstance(x, float) else x for n, x in settings.items()}
+
+    def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
+        """The tau of a step that ends with this acceleration; all contacts count, wherever they are."""
+        with jax.enable_x64(True):
+            run = self.compiled("inverse", _ALL, lambda model: model.inverse_dynamics)  # type: ignore[attr-defined]
+            return np.asarray(run(Inputs(x, self.parameters, self.settings), acceleration))
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""

@@ -95,6 +95,15 @@ class ConvexModel(PureModel):
         dq = h * (by_v @ dv)
         return (dq + by_q @ change["q"] if "q" in change else dq), dv
 
+    def inverse_dynamics(self, inputs: Inputs, acceleration: Array) -> Array:
+        """The tau of a step that ends with (v⁺ − v) / h = acceleration; that of `inputs` is not looked at.
+
+        Without it, momentum is out of balance at v⁺ by h tau.
+        """
+        h, v = inputs.settings["timestep"], inputs.x.v
+        problem, _ = self.problem(inputs._replace(x=inputs.x._replace(tau=jnp.zeros_like(v))))
+        return value(problem, v + h * acceleration).gradient / h
+
     # ------------------------------------------------------------------ the problem
 
     def problem(self, inputs: Inputs) -> tuple[Problem, Found]:

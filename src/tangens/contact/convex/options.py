@@ -23,6 +23,7 @@ class Convex(ContactModel):
     parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
     takes: ClassVar[frozenset[str]] = frozenset({LIMITS, DRY_FRICTION, EQUALITIES, SHAPES})
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact,)
+    inverse_dynamics: ClassVar[bool] = True
 
     compliance: float = 0.02
     """R_n times the pair's reduced mass: the share of an impact that contacts leave. Smaller is more rigid. Where a

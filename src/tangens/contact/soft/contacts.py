@@ -9,12 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tangens.contact.jax_model import ContactArrays
-from tangens.contact.soft.forces import Contact, Probed, SoftForces
+from tangens.contact.soft.forces import NEAR, Contact, Probed, SoftForces
 
 Array = jax.Array
-
-_NEAR = 10.0
-"""Contacts are reported of pairs nearer than so many ε₃: beyond, the force is below 1e-4 of that at distance 0."""
 
 
 def report(
@@ -25,7 +22,9 @@ def report(
     if not len(pairs):
         return ()
     sign = jnp.asarray(np.where(forces.probe_geom == pairs[forces.pair, 1], 1.0, -1.0)[:, None])
-    wrench = contact.rows.wrench - jnp.einsum("rab,rbn,n->ra", contact.rows.rate, probed.jacobian, change)
+    wrench = contact.rows.wrench
+    if contact.rows.rate is not None:
+        wrench -= jnp.einsum("rab,rbn,n->ra", contact.rows.rate, probed.jacobian, change)
 
     def total(x: Array) -> Array:
         return jax.ops.segment_sum(x, forces.pair, len(pairs))
@@ -38,6 +37,6 @@ def report(
     distance, normal = total(mean("distance")), total(sign * mean("normal"))
     normal /= jnp.sqrt(jnp.sum(normal**2, 1, keepdims=True) + 1e-30)
     activity = jax.nn.sigmoid(-distance / settings["reach"])
-    touches = distance < _NEAR * settings["reach"]
+    touches = distance < NEAR * settings["reach"]
     force, position = total(sign * wrench[:, 3:]), total(mean("point"))
     return (ContactArrays(touches, position, normal, distance, force, jnp.asarray(pairs), activity),)

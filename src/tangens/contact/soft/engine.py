@@ -25,6 +25,7 @@ from tangens.geometry.mesh_clouds import CloudFit, mesh_cloud
 from tangens.geometry.oriented_points import OrientedPoints
 from tangens.scene import Scene
 from tangens.scene.support import element_name
+from tangens.state import State
 
 Array = NDArray[np.float64]
 
@@ -44,7 +45,9 @@ class SoftEngine(JaxEngine):
         self.fits = dict[int, CloudFit]()
         """How well the clouds of meshes fit, by the mesh's number."""
         self.table = SoftTable(m, [self._geom(m, g, size[g], contact.points) for g in range(m.ngeom)])
-        self.derived: Derived = derive(m, self.table, contact, scene.timestep, scene.parameters["mass"])
+        self.derived: Derived = derive(
+            m, self.table, contact, scene.timestep, scene.parameters["mass"], scene.parameters["friction"]
+        )
         """Stiffness, damping and smoothing of each pair."""
         if max((len(g.points) for g in self.table.geoms if g is not None), default=0) > _MANY:
             self.small = 0  # a Jacobian would keep all of this for each of its rows
@@ -106,6 +109,16 @@ class SoftEngine(JaxEngine):
         """Refuse sizes where shapes do not come from them."""
         if "size" in wrt and self.table.uses_meshes:
             raise NotDifferentiable("'soft' cannot be differentiated by size: the scene has meshes, which have none")
+
+    def left_out(self, state: State) -> float:
+        """A bound on the share of any probe's weights (Eq. 9) that candidate lists leave out.
+
+        Of clouds with many points, each probe looks at those near it only.
+        """
+        x = Point(state.q, state.v, np.zeros(self.scene.nu), np.zeros(self.scene.nv))
+        with jax.enable_x64(True):
+            run = self.compiled("left out", self.first_room, lambda model: model.left_out)  # type: ignore[attr-defined]
+            return float(run(Inputs(x, self.parameters, self.settings)))
 
     def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
         """The tau of a step that ends with this acceleration (Eq. 24)."""

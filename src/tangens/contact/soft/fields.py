@@ -12,6 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.soft.candidates import Candidates, candidates
+
 Array = jax.Array
 
 _BLUNT = 0.02
@@ -43,19 +45,27 @@ def from_segment(y: Array, radius: Array, half_length: Array, thickness: Array) 
     along = blunt * (
         jax.nn.softplus((y[:, 2] + half_length) / blunt) - jax.nn.softplus((y[:, 2] - half_length) / blunt)
     )
-    off = y.at[:, 2].add(half_length - along)
+    off = jnp.concatenate([y[:, :2], (y[:, 2] + half_length - along)[:, None]], -1)
     length = jnp.sqrt(jnp.sum(off**2, -1) + blunt**2)
     normal = off / length[:, None]
     return Near(length - thickness - radius, normal, y - radius * normal)
 
 
-def from_cloud(y: Array, radius: Array | None, points: Array, normals: Array, bias: Array, temperature: Array) -> Near:
-    """From an oriented point cloud (Eq. 9), whose first guess of the normal says where on a ball to look."""
-    looked = y
-    if radius is not None:
-        _, first = mean_plane(y, points, normals, bias, temperature)
-        looked = y - radius * first
-    distance, normal = mean_plane(looked, points, normals, bias, temperature)
+def from_cloud(
+    y: Array, radius: Array | None, points: Array, normals: Array, bias: Array, temperature: Array, listed: bool
+) -> Near:
+    """From an oriented point cloud (Eq. 9), whose first guess of the normal says where on a ball to look.
+
+    Where `listed`, each probe looks at the points near it only.
+    """
+
+    def plane(y: Array) -> tuple[Array, Array]:
+        if listed:
+            return mean_candidate(y, candidates(y, points, normals, bias), temperature)
+        return mean_plane(y, points, normals, bias, temperature)
+
+    looked = y if radius is None else y - radius * plane(y)[1]
+    distance, normal = plane(looked)
     return Near(distance, normal, looked)
 
 
@@ -63,6 +73,15 @@ def mean_plane(y: Array, points: Array, normals: Array, bias: Array, temperature
     """φ̂ of Eq. 9 and the mean normal, made of unit length, at each of P points."""
     weights = plane_weights(y, points, bias, temperature)
     mean = weights @ jnp.concatenate([normals, jnp.sum(normals * points, -1, keepdims=True)], -1)
+    return jnp.sum(mean[:, :3] * y, -1) - mean[:, 3], unit(mean[:, :3])
+
+
+def mean_candidate(y: Array, near: Candidates, temperature: Array) -> tuple[Array, Array]:
+    """The same with a list of points for each of the P."""
+    logits = 2 * jnp.einsum("pi,pni->pn", y, near.points) - jnp.sum(near.points**2, -1)
+    weights = jax.nn.softmax(logits / temperature + near.bias, axis=-1)
+    planes = jnp.concatenate([near.normals, jnp.sum(near.normals * near.points, -1, keepdims=True)], -1)
+    mean = jnp.einsum("pn,pni->pi", weights, planes)
     return jnp.sum(mean[:, :3] * y, -1) - mean[:, 3], unit(mean[:, :3])
 
 

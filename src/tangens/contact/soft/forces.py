@@ -12,16 +12,29 @@ import numpy as np
 
 from tangens.contact.geom_pairs import pair_friction, tree_masses
 from tangens.contact.jax_model import Inputs
+from tangens.contact.soft.candidates import uses_lists
 from tangens.contact.soft.fields import Near
 from tangens.contact.soft.law import Law
 from tangens.contact.soft.limits import JointLimits
 from tangens.contact.soft.options import Soft
-from tangens.contact.soft.rows import Pose, RowForce, Surface, depth_logits, probe, row_force, row_force_of_planes
+from tangens.contact.soft.rows import (
+    Pose,
+    RowForce,
+    Surface,
+    depth_logits,
+    probe,
+    row_force,
+    row_force_of_planes,
+    share_left_out,
+)
 from tangens.contact.soft.shapes import ONE, ZERO
 from tangens.contact.soft.table import Group, SoftTable
 from tangens.dynamics.spatial import Ancestry, SpatialKinematics
 
 Array = jax.Array
+
+NEAR = 10.0
+"""Pairs farther apart than so many ε₃ have no force: it is below 1e-4 of that at distance 0."""
 
 
 class ProbedGroup(NamedTuple):
@@ -47,8 +60,8 @@ class Contact(NamedTuple):
 
     force: Array
     """Generalised forces, (nv,)."""
-    rate: Array
-    """How fast they fall with velocity, (nv, nv)."""
+    rate: Array | None
+    """How fast they fall with velocity, (nv, nv); only where the step is implicit."""
     rows: RowForce
 
 
@@ -58,6 +71,7 @@ class SoftForces:
     def __init__(self, m: mujoco.MjModel, ancestry: Ancestry, contact: Soft, table: SoftTable) -> None:
         self.table, self._model = table, m
         self._smooth, self._by_force = contact.factor == "smooth", contact.averaging == "forces"
+        self._implicit = contact.integrator == "implicit"
         self._limits = JointLimits(m)
         self._frames = np.zeros((m.ngeom, 9))
         for frame, quaternion in zip(self._frames, m.geom_quat, strict=True):
@@ -131,21 +145,33 @@ class SoftForces:
         total = jax.ops.segment_sum(jnp.concatenate([jnp.sum(w, 1) for w in weights]), pair, n)
         return [w / t[:, None] for w, t in zip(weights, self._split(total[pair]), strict=True)]
 
+    def left_out(self, probed: Probed, settings: dict[str, Any]) -> Array:
+        """The largest share of a plane's weights that candidate lists leave out, of probes within reach of a force."""
+        largest = jnp.zeros(())
+        for group, (near, _, surface, on) in zip(self.table.groups, probed.groups, strict=True):
+            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[1]):  # type: ignore[union-attr]
+                share = jax.vmap(share_left_out)(near, surface, on)
+                reached = near.distance < NEAR * settings["reach"][group.pair][:, None]
+                largest = jnp.maximum(largest, jnp.max(jnp.where(reached, share, 0.0)))
+        return largest
+
     # ------------------------------------------------------------------ forces
 
     def __call__(self, probed: Probed, v: Array, inputs: Inputs, ahead: Array, is_first: Array) -> Contact:
         """All forces at these velocities; `ahead` and `is_first` are those of `law.point_plane`."""
         force, rate = self._limits(inputs.x.q, v, inputs.settings, ahead, self._smooth)
         if not self.table.groups:
-            return Contact(force, jnp.diag(rate), _NO_ROWS)
+            return Contact(force, jnp.diag(rate) if self._implicit else None, _NO_ROWS)
         rows, J = self._rows(probed, v, self._law(inputs), ahead, is_first), probed.jacobian
         force += jnp.einsum("ran,ra->n", J, rows.wrench)
-        rates = jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J)
-        return Contact(force, jnp.diag(rate) + rates, rows)
+        if not self._implicit:
+            return Contact(force, None, rows)
+        return Contact(force, jnp.diag(rate) + jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J), rows)
 
     def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
-        of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth)
+        options = {"smooth": self._smooth, "with_rate": self._implicit}
+        of_mean = partial(row_force, ahead=ahead, is_first=is_first, **options)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)
         for group, (near, share, surface, on), twist in zip(self.table.groups, probed.groups, twists, strict=True):
             own = jax.tree.map(lambda leaf, pair=group.pair: leaf[pair], law)

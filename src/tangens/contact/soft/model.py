@@ -114,6 +114,11 @@ class SoftModel(PureModel):
         inertia, force = self.dynamics.equations(q, v, u, tau, smooth, implicit)
         return inertia, force, self.forces.probe(self.dynamics.spatial_kinematics(q, smooth), inputs, ahead)
 
+    def left_out(self, inputs: Inputs) -> Array:
+        """How much candidate lists leave out, see `SoftForces.left_out`."""
+        still = jnp.zeros_like(inputs.settings["timestep"])
+        return self.forces.left_out(self._stages(inputs, still, still)[2], inputs.settings)
+
     def inverse_dynamics(self, inputs: Inputs, acceleration: Array) -> Array:
         """The tau of a step that ends with (v⁺ − v) / h = acceleration (Eq. 24); that of `inputs` is not looked at.
 

@@ -34,6 +34,8 @@ class Soft(ContactModel):
     name: ClassVar[str] = "soft"
     parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
     takes: ClassVar[frozenset[str]] = frozenset({LIMITS})
+    inverse_dynamics: ClassVar[bool] = True
+    second_order: ClassVar[bool] = True
 
     smoothing: tuple[float | None, float | None, float | None] = (None, None, None)
     """ε₁ [m²], ε₂ [m], ε₃ [m]: temperatures of the nearest plane, of the deepest point, and how far forces reach."""

@@ -8,11 +8,13 @@ point would be pulled into the surface that it penetrates.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.soft.candidates import LEAF, LOOKED_AT, left_out, uses_lists
 from tangens.contact.soft.fields import Near, from_cloud, from_half_space, from_segment, plane_weights
 from tangens.contact.soft.law import Law, PlaneForce, point_plane
 from tangens.dynamics.spatial import vector_product
@@ -47,13 +49,14 @@ class RowForce(NamedTuple):
 
     wrench: Array
     """On the body of the probes [N m, N], (6,)."""
-    rate: Array
+    rate: Array | None
     """How fast the wrench falls with the relative twist, (6, 6)."""
 
 
 def probe(kind: str, probes: Array, radius: Array | None, pose: Pose, surface: Surface, on: Pose) -> Near:
     """Where the probes of one geom are against the surface of another, in the world."""
-    y = (probes @ pose.rotation.T + pose.position - on.position) @ on.rotation
+    turn, moved = on.rotation.T @ pose.rotation, on.rotation.T @ (pose.position - on.position)
+    y = _turned(turn, probes) + moved
 
     def near(y: Array) -> Near:
         thick = jnp.zeros((), y.dtype) if radius is None else radius
@@ -63,10 +66,27 @@ def probe(kind: str, probes: Array, radius: Array | None, pose: Pose, surface: S
             case "segment":
                 return from_segment(y, thick, *surface[:2])  # type: ignore[arg-type]
             case _:
-                return from_cloud(y, radius, *surface[2:])  # type: ignore[arg-type]
+                return from_cloud(y, radius, *surface[2:], listed=listed)  # type: ignore[arg-type, misc]
 
-    found = near(y) if surface.points is None else in_blocks(near, y, _BLOCK // len(surface.points))
-    return Near(found.distance, found.normal @ on.rotation.T, found.point @ on.rotation.T + on.position)
+    count = 0 if surface.points is None else len(surface.points)
+    listed = uses_lists(len(y), count)
+    looked_at = LEAF * LOOKED_AT if listed else count
+    found = in_blocks(near, y, _BLOCK // looked_at) if count else near(y)
+    point = _turned(on.rotation, found.point) + on.position
+    return Near(found.distance, _turned(on.rotation, found.normal), point)
+
+
+def _turned(turn: Array, p: Array) -> Array:
+    """Points turned by a matrix, (P, 3), written out: XLA makes one loop of this and what comes before and after."""
+    return p[:, :1] * turn[:, 0] + p[:, 1:2] * turn[:, 1] + p[:, 2:] * turn[:, 2]
+
+
+def share_left_out(near: Near, surface: Surface, on: Pose) -> Array:
+    """A bound on the share of weights that candidate lists leave out, of each probe of a row, (P,)."""
+    y = (near.point - on.position) @ on.rotation
+    assert surface.points is not None
+    bound = partial(left_out, points=surface.points, bias=surface.bias, temperature=surface.temperature)
+    return in_blocks(bound, y, _BLOCK // len(surface.points))
 
 
 def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahead: Array) -> Array:
@@ -75,11 +95,12 @@ def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahea
 
 
 def row_force(
-    near: Near, share: Array, twist: Array, law: Law, ahead: Array, is_first: Array, smooth: bool
+    near: Near, share: Array, twist: Array, law: Law, ahead: Array, is_first: Array, smooth: bool, with_rate: bool
 ) -> RowForce:
     """Eq. 23 for one row; `twist` is that of the probes' body against the surface's."""
     velocity = _velocity(near, twist)
-    return _together(near, share, point_plane(law, near.distance, near.normal, velocity, ahead, is_first, smooth))
+    forces = point_plane(law, near.distance, near.normal, velocity, ahead, is_first, smooth)
+    return _together(near, share, forces, with_rate)
 
 
 def row_force_of_planes(
@@ -100,14 +121,21 @@ def row_force_of_planes(
         return PlaneForce(*(jnp.einsum("pf,pf...->p...", weights, part) for part in each))  # Eq. 22
 
     both = jnp.concatenate([near.point, _velocity(near, twist)], -1)
-    return _together(near, share, in_blocks(of_block, both, _BLOCK // len(surface.points)))
+    return _together(near, share, in_blocks(of_block, both, _BLOCK // len(surface.points)), with_rate=False)
 
 
 def _velocity(near: Near, twist: Array) -> Array:
     return twist[3:] + vector_product(jnp.broadcast_to(twist[:3], near.point.shape), near.point)
 
 
-def _together(near: Near, share: Array, forces: PlaneForce) -> RowForce:
+def _together(near: Near, share: Array, forces: PlaneForce, with_rate: bool) -> RowForce:
+    shared = share[:, None] * forces.force
+    wrench = jnp.concatenate([jnp.sum(vector_product(near.point, shared), 0), jnp.sum(shared, 0)])
+    return RowForce(wrench, _rate(near, share, forces) if with_rate else None)
+
+
+def _rate(near: Near, share: Array, forces: PlaneForce) -> Array:
+    """How fast the wrench falls with the relative twist, (6, 6)."""
     one = jnp.broadcast_to(jnp.eye(3, dtype=share.dtype), (len(share), 3, 3))
     arm = jnp.concatenate([_lever(near.point), one], -1)
     along, across = (jnp.einsum("pi,pia->pa", x, arm) for x in (forces.slip, near.normal))
@@ -115,7 +143,7 @@ def _together(near: Near, share: Array, forces: PlaneForce) -> RowForce:
     rate = jnp.einsum("p,pia,pib->ab", grip, arm, arm) - jnp.einsum("p,pa,pb->ab", grip, along, along)
     rate += jnp.einsum("p,pa,pb->ab", normal, across, across)
     rate -= jnp.einsum("p,pa,pb->ab", share * forces.coupling, along, across)
-    return RowForce(jnp.einsum("p,pia,pi->a", share, arm, forces.force), rate)
+    return rate
 
 
 def in_blocks(function: Callable[[Array], Found], y: Array, length: int) -> Found:

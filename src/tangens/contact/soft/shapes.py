@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.soft.candidates import MANY, NO_POINT, in_leaves
 from tangens.errors import SceneError
 from tangens.geometry.oriented_points import Array, OrientedPoints
 from tangens.geometry.primitive_clouds import SCALES, unit_cloud
@@ -18,6 +19,7 @@ Kind = Literal["plane", "segment", "cloud"]
 ONE, ZERO = 3, 4
 """Where (size, 1, 0) has its constants."""
 _NO_POINTS = np.zeros((0, 3))
+_MANY_PROBES = 256
 _LEAST_SHARE = 0.1
 """Of its longest side, a geom counts as at least so thick: a sheet of paper is not as stiff as its thickness asks."""
 
@@ -33,7 +35,9 @@ class SoftGeom(NamedTuple):
     """Where other surfaces are tested, (P, 3)."""
     points: Array
     normals: Array
-    """Its own surface, if it is a cloud, (F, 3)."""
+    """Its own surface, if it is a cloud, (F, 3); a large one in leaves of neighbours."""
+    bias: Array
+    """By which repeated points do not count, (F,)."""
     spacing: float
     """Between neighbouring points of the cloud [m]."""
     size: float
@@ -47,7 +51,7 @@ class SoftGeom(NamedTuple):
 def soft_geom(m: mujoco.MjModel, geom: int, size: Array, points: int, mesh: OrientedPoints | None) -> SoftGeom:
     """The geom with MuJoCo's `size`; `mesh` is the cloud of its mesh, if it has one."""
     kind = mujoco.mjtGeom(int(m.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
-    nothing = (_NO_POINTS, _NO_POINTS, 0.0)
+    nothing = (_NO_POINTS, _NO_POINTS, np.zeros(0), 0.0)
     if kind == "plane":
         return SoftGeom("plane", (ZERO,) * 3, ZERO, _NO_POINTS, *nothing, np.inf, np.zeros(3), np.inf)
     if kind == "sphere":
@@ -77,7 +81,11 @@ def _cloud(
     thickness = max(float(extent.min()), _LEAST_SHARE * float(extent.max()))
     centre = (whole.vertices.max(0) + whole.vertices.min(0)) / 2
     reach = float(np.linalg.norm(whole.vertices - centre, axis=1).max())
-    return SoftGeom("cloud", scale, ZERO, probes, points, normals, whole.spacing, thickness, centre, reach)
+    order, bias = np.arange(len(points)), np.zeros(len(points))
+    if len(points) > MANY:
+        order, bias = in_leaves(whole.points, bucket(len(points)))
+    surface = points[order], normals[order], bias
+    return SoftGeom("cloud", scale, ZERO, probes, *surface, whole.spacing, thickness, centre, reach)
 
 
 def bucket(count: int) -> int:
@@ -85,8 +93,13 @@ def bucket(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
+def probe_bucket(count: int) -> int:
+    """The same for probes, which come in finer lengths where they are many: each of them costs."""
+    return bucket(count) if count <= _MANY_PROBES else -(-count // _MANY_PROBES) * _MANY_PROBES
+
+
 def padded(points: Array, length: int) -> tuple[Array, Array]:
     """Points filled up to a length by copies of the last one, and biases of logits by which copies do not count."""
     rest = length - len(points)
-    bias: NDArray[np.float64] = np.concatenate([np.zeros(len(points)), np.full(rest, -1e30)])
+    bias: NDArray[np.float64] = np.concatenate([np.zeros(len(points)), np.full(rest, NO_POINT)])
     return np.concatenate([points, np.repeat(points[-1:], rest, 0)]), bias

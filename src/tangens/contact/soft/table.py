@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.geom_pairs import touching_geoms
-from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, bucket, padded
+from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, bucket, padded, probe_bucket
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -94,7 +94,7 @@ class SoftTable:
                 is_round = a.kind == "segment"
                 # a cloud looks twice where probes are round; other surfaces take probes with and without a radius
                 key = (b.kind, is_round if b.kind == "cloud" else True)
-                lengths = bucket(len(a.probes)), bucket(len(b.points)) if b.kind == "cloud" else 0
+                lengths = probe_bucket(len(a.probes)), bucket(len(b.points)) if b.kind == "cloud" else 0
                 rows[key].append(Row(*lengths, probe, surface, pair))
         return tuple(
             self._made(kind, is_round, alike)  # type: ignore[arg-type]
@@ -132,8 +132,9 @@ class SoftTable:
 
     def _points(self, geom: int, length: int) -> int:
         g = self._known(geom)
-        points, bias = padded(g.points, length)
-        return self._kept(f"points_{length}", geom, (points, padded(g.normals, length)[0], bias))
+        (points, bias), (normals, _) = padded(g.points, length), padded(g.normals, length)
+        bias[: len(g.bias)] += g.bias
+        return self._kept(f"points_{length}", geom, (points, normals, bias))
 
     def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> int:
         stack = self._stacks[name]

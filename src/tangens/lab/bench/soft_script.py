@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 PAIR = """<mujoco><option timestep="0.002"/><worldbody>
@@ -15,8 +16,12 @@ PAIR = """<mujoco><option timestep="0.002"/><worldbody>
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has used so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The most memory that this process has used so far; `ru_maxrss` would count what its parent had when it began."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main(question: dict[str, Any]) -> dict[str, float]:
@@ -27,11 +32,11 @@ def main(question: dict[str, Any]) -> dict[str, float]:
         sim = tg.Simulator(tg.scenes.push_t(), "soft")
         state = sim.initial_state("touching")
         sim.engine.compiled("warm", 1, lambda model: lambda x: x)(0.0)  # type: ignore[attr-defined]
-        started = time.perf_counter()
+        started = time.process_time()
         out = sim.step(state)
-        stepped = time.perf_counter()
+        stepped = time.process_time()
         sim.jacobian(out)
-        return {"step": stepped - started, "jacobian": time.perf_counter() - stepped}
+        return {"step": stepped - started, "jacobian": time.process_time() - stepped}
     sim = tg.Simulator(tg.load(PAIR), tg.Soft(points=question["points"]))
     state = sim.initial_state()
     tg.Simulator(tg.load(PAIR), tg.Soft(points=96)).step(state)  # so that libraries are loaded, and not counted
