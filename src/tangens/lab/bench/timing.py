@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_LONG = 0.2
+"""Seconds after which a calibration ends."""
+
 
 @contextmanager
 def one_core() -> Iterator[None]:
@@ -39,15 +42,21 @@ class Timings:
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
+def _calibrated(function: Callable[[], object]) -> float:
+    """Seconds of one call, from 20 calls, or fewer where they take long."""
+    start, calls = time.perf_counter(), 0
+    while calls < 20 and (calls == 0 or time.perf_counter() - start < _LONG):
+        function()
+        calls += 1
+    return (time.perf_counter() - start) / calls
+
+
 def interleaved(functions: dict[str, Callable[[], object]], trials: int, seconds_per_trial: float = 0.01) -> Timings:
     """Time the functions in turns."""
     repeats = {}
     for name, function in functions.items():
         function()  # warm: compiled, caches filled
-        start = time.perf_counter()
-        for _ in range(20):
-            function()
-        once = (time.perf_counter() - start) / 20
+        once = _calibrated(function)
         repeats[name] = max(1, int(seconds_per_trial / max(once, 1e-9)))
     samples: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(trials):
@@ -57,3 +66,12 @@ def interleaved(functions: dict[str, Callable[[], object]], trials: int, seconds
                 function()
             samples[name].append((time.perf_counter() - start) / repeats[name])
     return Timings(samples)
+
+
+def first_call(function: Callable[[], object]) -> tuple[float, object]:
+    """Seconds of the first call, compilation included, and its result."""
+    import jax
+
+    start = time.perf_counter()
+    out = jax.block_until_ready(function())
+    return time.perf_counter() - start, out
