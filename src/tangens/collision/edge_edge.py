@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tangens.collision.coordinates import coordinates, difference, dot, moved, sum_of
-from tangens.geometry.smooth_operators import argmin_of, clip, within
+from tangens.collision.coordinates import coordinates, difference, dot, moved
+from tangens.geometry.smooth_operators import argmin_of, clip, sum_of, within
 
 Array = jax.Array
 

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tangens.collision.coordinates import Vector, coordinates, cross, difference, dot, moved, sum_of
-from tangens.geometry.smooth_operators import argmin_of, clip, greater
+from tangens.collision.coordinates import Vector, coordinates, cross, difference, dot, moved
+from tangens.geometry.smooth_operators import argmin_of, clip, greater, sum_of
 
 Array = jax.Array
 

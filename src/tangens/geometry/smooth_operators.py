@@ -6,7 +6,7 @@ derivatives of every order in all arguments, and never overflow; exact ones have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -81,14 +81,19 @@ def argmin(x: ArrayLike, tau: Any, axis: int = -1) -> Array:
     return argmax(-jnp.asarray(x), tau, axis)
 
 
+def sum_of(terms: Iterable[Array]) -> Array:
+    """A sum of few arrays."""
+    return reduce(add, terms)
+
+
 def argmin_of(x: Sequence[Array], tau: Any) -> list[Array]:
-    """`argmin` over a few arrays instead of an axis, entry by entry: one loop, where a sum over an axis would be two."""
+    """`argmin` over a few arrays instead of an axis, entry by entry: one loop, where sums over an axis are more."""
     least = reduce(jnp.minimum, x)
     if is_exact(tau):
         hits = [(each == least).astype(least.dtype) for each in x]
     else:
         hits = [jnp.exp((jax.lax.stop_gradient(least) - each) / tau) for each in x]
-    per = 1 / reduce(add, hits)
+    per = 1 / sum_of(hits)
     return [hit * per for hit in hits]
 
 

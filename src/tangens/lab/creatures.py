@@ -57,7 +57,7 @@ def creature_solid(parts: int = MOST, seed: int = 0, vertices: int = 300) -> Sol
     p = creature(parts, seed)
     corners = np.concatenate(p.corners())
     fine = surface_mesh(p.field(), corners.min(0), corners.max(0), SMOOTHING)
-    return solid(p.field(), evenly_meshed(fine, p.field(), SMOOTHING, vertices))
+    return solid(p.field(), evenly_meshed(fine, p.field(), SMOOTHING, vertices), SMOOTHING)
 
 
 def convex_parts(p: Parameters) -> list[Array]:

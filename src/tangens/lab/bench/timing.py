@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -32,6 +33,11 @@ class Timings:
     def __init__(self, samples: dict[str, list[float]]) -> None:
         self._samples = samples
 
+    @property
+    def trials(self) -> int:
+        """How many there were."""
+        return min(map(len, self._samples.values()))
+
     def median(self, name: str) -> float:
         """Median time of one call [µs]."""
         return 1e6 * statistics.median(self._samples[name])
@@ -51,15 +57,21 @@ def _calibrated(function: Callable[[], object]) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def interleaved(functions: dict[str, Callable[[], object]], trials: int, seconds_per_trial: float = 0.01) -> Timings:
-    """Time the functions in turns."""
-    repeats = {}
+def interleaved(
+    functions: dict[str, Callable[[], object]],
+    trials: int,
+    seconds_per_trial: float = 0.01,
+    most_seconds: float = math.inf,
+) -> Timings:
+    """Time the functions in turns. There are fewer trials where those of one function would take `most_seconds`."""
+    repeats, slowest = {}, 0.0
     for name, function in functions.items():
         function()  # warm: compiled, caches filled
         once = _calibrated(function)
         repeats[name] = max(1, int(seconds_per_trial / max(once, 1e-9)))
+        slowest = max(slowest, once * repeats[name])
     samples: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(trials):
+    for _ in range(int(max(1, min(trials, most_seconds / slowest)))):
         for name, function in functions.items():
             start = time.perf_counter()
             for _ in range(repeats[name]):

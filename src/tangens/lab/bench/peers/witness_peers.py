@@ -34,7 +34,9 @@ def peers() -> dict[str, tuple[Function, Function]]:
         import optimistix
         import qpax
     except ImportError as error:
-        raise OptionError(f"bench manifold needs its peers ({error.name} is missing): pip install qpax optimistix") from None
+        raise OptionError(
+            f"bench manifold needs its peers ({error.name} is missing): pip install qpax optimistix"
+        ) from None
     return {
         "qpax": (jax.vmap(lambda v, t: _vertex_face_qp(qpax, v, t)), jax.vmap(lambda a, b: _edge_edge_qp(qpax, a, b))),
         "L-BFGS": (
@@ -45,7 +47,7 @@ def peers() -> dict[str, tuple[Function, Function]]:
 
 
 def _vertex_face_qp(qpax: Any, vertex: Any, triangle: Any) -> Any:
-    """min ‖Σ αᵢ tᵢ − v‖², Σ αᵢ = 1, α >= 0 (Eqs. 7 to 9)."""
+    """Min ‖Σ αᵢ tᵢ − v‖², Σ αᵢ = 1, α >= 0 (Eqs. 7 to 9)."""
     one = jnp.eye(3, dtype=vertex.dtype)
     share = qpax.solve_qp(
         triangle @ triangle.T + 1e-4 * one, -triangle @ vertex, jnp.ones_like(one[:1]), jnp.ones_like(vertex[:1]),
@@ -55,7 +57,7 @@ def _vertex_face_qp(qpax: Any, vertex: Any, triangle: Any) -> Any:
 
 
 def _edge_edge_qp(qpax: Any, edge1: Any, edge2: Any) -> Any:
-    """min ‖e₁(α₁) − e₂(α₂)‖² with both α between 0 and 1 (Eq. 10)."""
+    """Min ‖e₁(α₁) − e₂(α₂)‖² with both α between 0 and 1 (Eq. 10)."""
     A = jnp.stack([edge1[1] - edge1[0], edge2[0] - edge2[1]], 1)
     one, low = jnp.eye(2, dtype=A.dtype), jnp.zeros(2, A.dtype)
     share = qpax.solve_qp(
