@@ -6,13 +6,18 @@ Torso, head, legs, arms, feet, hands, a tail and ears, in this order, so that th
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.geometry.collision_meshes import evenly_meshed, solid, surface_mesh
+from tangens.geometry.collision_meshes import SurfaceMesh, evenly_meshed, solid, surface_mesh
+from tangens.geometry.field_unions import Moved
 from tangens.geometry.solids import Solid
 from tangens.geometry.superquadric_fits import Parameters
+from tangens.geometry.superquadrics import Superquadrics
 
 Array = NDArray[np.float64]
 
@@ -51,13 +56,47 @@ def creature(parts: int = MOST, seed: int = 0) -> Parameters:
     return whole.take(slice(parts))
 
 
+class Body(NamedTuple):
+    """A solid about its centre of mass, with mass and inertia of homogeneous matter."""
+
+    solid: Solid
+    surface: SurfaceMesh
+    """A fine mesh, for pictures."""
+    volume: float
+    """[m³]."""
+    inertia: Array
+    """Over density [m⁵], (3, 3)."""
+
+
+@cache
+def creature_body(parts: int = MOST, seed: int = 0, vertices: int = 300) -> Body:
+    """A creature that can fall."""
+    p = creature(parts, seed)
+    return body_of(p.field(), np.concatenate(p.corners()), SMOOTHING, vertices)
+
+
+def body_of(field: Any, around: Array, tau: float, vertices: int) -> Body:
+    """A body from a field whose surface is within the box around some points [m]."""
+    import trimesh
+
+    fine = surface_mesh(field, around.min(0), around.max(0), tau)
+    mesh = trimesh.Trimesh(*fine)
+    centre = np.asarray(mesh.center_mass)
+    with jax.enable_x64(True):
+        there = field
+        if isinstance(field, Superquadrics):
+            there = field._replace(position=field.position - centre)
+        elif np.abs(centre).max() > 0:
+            there = Moved(field, jnp.asarray(-centre), jnp.eye(3))
+    fine = SurfaceMesh(fine.vertices - centre, fine.faces)
+    even = evenly_meshed(fine, there, tau, vertices)
+    return Body(solid(there, even, tau), fine, float(mesh.volume), np.asarray(mesh.moment_inertia))
+
+
 @cache
 def creature_solid(parts: int = MOST, seed: int = 0, vertices: int = 300) -> Solid:
     """A creature with a collision mesh of about so many vertices, all of them on its surface."""
-    p = creature(parts, seed)
-    corners = np.concatenate(p.corners())
-    fine = surface_mesh(p.field(), corners.min(0), corners.max(0), SMOOTHING)
-    return solid(p.field(), evenly_meshed(fine, p.field(), SMOOTHING, vertices), SMOOTHING)
+    return creature_body(parts, seed, vertices).solid
 
 
 def convex_parts(p: Parameters) -> list[Array]:

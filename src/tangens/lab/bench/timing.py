@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_SHARE = 0.05
 _LONG = 0.2
 """Seconds after which a calibration ends."""
 
@@ -64,15 +65,19 @@ def interleaved(
     most_seconds: float = math.inf,
 ) -> Timings:
     """Time the functions in turns. There are fewer trials where those of one function would take `most_seconds`."""
-    repeats, slowest = {}, 0.0
+    once = dict[str, float]()
     for name, function in functions.items():
         function()  # warm: compiled, caches filled
-        once = _calibrated(function)
-        repeats[name] = max(1, int(seconds_per_trial / max(once, 1e-9)))
-        slowest = max(slowest, once * repeats[name])
+        once[name] = _calibrated(function)
+    slowest = max(once.values())
+    # Next to a function that takes seconds and leaves caches and memory to itself, a short one gets a fair share, too.
+    share = max(seconds_per_trial, _SHARE * slowest)
+    repeats = {name: max(1, int(share / max(seconds, 1e-9))) for name, seconds in once.items()}
     samples: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(int(max(1, min(trials, most_seconds / slowest)))):
         for name, function in functions.items():
+            if repeats[name] > 1:
+                function()
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 function()

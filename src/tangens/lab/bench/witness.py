@@ -23,7 +23,7 @@ SMOOTHING, RIDGE = 0.02, 1e-3
 """As in `Smoothing`: shares of an edge, and λ."""
 TARGETS = {"qpax": 20.0, "L-BFGS": 10.0}
 JUDGED = 100_000
-LONG = 20.0
+LONG = 10.0
 """Seconds of all trials of a function."""
 
 

@@ -14,9 +14,9 @@ from tangens.geometry.superquadric_fits import Parameters
 from tangens.lab.creatures import convex_parts
 
 SETTINGS = (
-    "mjx.collision after mjx.kinematics, a convex mesh of 26 vertices in the place of each superquadric, of as few kinds "
-    "as memory allows (1 up to a batch of 16, 3 up to 256, then 6), model and data closed over, vmap and jit, single "
-    "precision"
+    "mjx.collision after mjx.kinematics, a convex mesh of 26 vertices in the place of each superquadric, of as few "
+    "kinds as memory allows (1 up to a batch of 16, 3 up to 256, then 6), model and data closed over, vmap and jit, "
+    "single precision"
 )
 
 
