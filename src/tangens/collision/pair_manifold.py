@@ -132,7 +132,7 @@ def _vertices(side: Side, probes: Probes, s: Smoothing, which: int) -> Manifold:
     distance = probes.distance - radius
     point = probes.at - normal * (radius + distance / 2)[:, None]
     towards = -normal if which == 0 else normal
-    activity = greater(s.margin - distance, 0.0, s.distance)
+    activity = greater(s.margin + s.ahead - distance, 0.0, s.distance)
     if side.solid.edges:  # a vertex near an edge of the other solid: which of its faces does it meet?
         activity *= greater(s.angle / 2 - jnp.sum(probes.own * normal, -1), 0.0, s.angle)
     return Manifold(point, distance, towards, activity)

@@ -34,6 +34,8 @@ class Smoothing(NamedTuple):
     """λ: how much edges prefer their middles."""
     margin: Any = 0.0
     """Contacts count from this distance on [m]."""
+    ahead: Any = 0.0
+    """Features that are each other's nearest count from this much farther away on [m]: what a step may lead to."""
 
 
 class Manifold(NamedTuple):
