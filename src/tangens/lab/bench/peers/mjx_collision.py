@@ -15,14 +15,14 @@ from tangens.lab.creatures import convex_parts
 
 SETTINGS = (
     "mjx.collision after mjx.kinematics, a convex mesh of 26 vertices in the place of each superquadric, of as few "
-    "kinds as memory allows (1 up to a batch of 16, 3 up to 256, then 6), model and data closed over, vmap and jit, "
+    "kinds as memory allows (1 up to a batch of 16, 3 up to 64, then 6), model and data closed over, vmap and jit, "
     "single precision"
 )
 
 
 def kinds_for(batch: int) -> int:
     """Kinds of meshes: with one, MJX handles all pairs of meshes at once, at 85 MB for each pair of bodies."""
-    return 1 if batch <= 16 else 3 if batch <= 256 else 6
+    return 1 if batch <= 16 else 3 if batch <= 64 else 6
 
 
 def creature_model(one: Parameters, two: Parameters, kinds: int = 1) -> mujoco.MjModel:

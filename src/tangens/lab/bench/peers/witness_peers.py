@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tangens.errors import OptionError
+from tangens.errors import MissingExtra
 
 Function = Callable[..., Any]
 
@@ -34,9 +34,7 @@ def peers() -> dict[str, tuple[Function, Function]]:
         import optimistix
         import qpax
     except ImportError as error:
-        raise OptionError(
-            f"bench manifold needs its peers ({error.name} is missing): pip install qpax optimistix"
-        ) from None
+        raise MissingExtra("bench manifold", error.name or "qpax", "bench") from None
     return {
         "qpax": (jax.vmap(lambda v, t: _vertex_face_qp(qpax, v, t)), jax.vmap(lambda a, b: _edge_edge_qp(qpax, a, b))),
         "L-BFGS": (
