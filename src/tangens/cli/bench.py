@@ -13,7 +13,7 @@ from tangens.errors import OptionError
 from tangens.lab.report import require_figures
 
 # Known without importing the benches, which would make every command wait for JAX.
-NAMES = ("dynamics", "gradients", "jacobians", "single-level", "soft", "start")
+NAMES = ("dynamics", "gradients", "jacobians", "manifold", "single-level", "soft", "start")
 PEERS = {"gradients": ("mujoco", "mjx", "nimble"), "jacobians": ("nimble",)}
 
 

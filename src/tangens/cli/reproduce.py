@@ -11,7 +11,7 @@ from tangens.cli.terminal import coloured, progress, say, table
 from tangens.errors import OptionError
 from tangens.lab.report import require_figures
 
-NAMES = ("ncp", "lcp", "single-level", "soft")
+NAMES = ("ncp", "lcp", "single-level", "soft", "convex")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tangens.dynamics.spatial import vector_product
-from tangens.geometry.smooth_operators import argmin, clip, greater
+from tangens.collision.coordinates import Vector, coordinates, cross, difference, dot, moved
+from tangens.geometry.smooth_operators import argmin_of, clip, greater, sum_of
 
 Array = jax.Array
 
@@ -22,18 +22,21 @@ def vertex_face(vertex: Array, triangle: Array, tau: Any) -> Array:
 
     Projections on the sides are clipped to the side, in shares of it, and compared by squared distances.
     """
-    a, ends = triangle, jnp.roll(triangle, -1, -2)
-    sides = ends - a
-    squares = jnp.sum(sides**2, -1)
-    share = clip(jnp.sum((vertex[..., None, :] - a) * sides, -1) / squares, 0.0, 1.0, tau)
-    on_sides = a + share[..., None] * sides
-    scale = jnp.sum(squares, -1, keepdims=True)
-    far = jnp.sum((vertex[..., None, :] - on_sides) ** 2, -1) / scale
-    bound = jnp.sum(argmin(far, tau * tau)[..., None] * on_sides, -2)
-    normal = vector_product(sides[..., 0, :], -sides[..., 2, :])
-    area2 = jnp.sum(normal**2, -1)
-    off = vertex - a[..., 0, :]
-    free = vertex - (jnp.sum(off * normal, -1) / area2)[..., None] * normal
-    heights = jnp.sum(vector_product(sides, free[..., None, :] - a) * normal[..., None, :], -1) / area2[..., None]
-    inside = jnp.prod(greater(heights, 0.0, tau), -1)  # barycentric coordinates sum to 1: none exceeds it
-    return bound + inside[..., None] * (free - bound)
+    v = coordinates(vertex)
+    corners = [coordinates(triangle[..., k, :]) for k in range(3)]
+    sides = [difference(corners[(k + 1) % 3], corners[k]) for k in range(3)]
+    offs = [difference(v, corner) for corner in corners]
+    squares = [dot(side, side) for side in sides]
+    on_sides = list[Vector]()
+    for corner, side, off, square in zip(corners, sides, offs, squares, strict=True):
+        on_sides.append(moved(corner, clip(dot(off, side) / square, 0.0, 1.0, tau), side))
+    per = 1 / sum_of(squares)
+    weights = argmin_of([dot(d, d) * per for d in (difference(v, x) for x in on_sides)], tau * tau)
+    normal = cross(sides[0], sides[1])
+    area2 = dot(normal, normal)
+    free = moved(v, -dot(offs[0], normal) / area2, normal)
+    heights = [dot(cross(side, off), normal) / area2 for side, off in zip(sides, offs, strict=True)]
+    # Barycentric coordinates sum to 1: none exceeds it.
+    inside = greater(heights[0], 0.0, tau) * greater(heights[1], 0.0, tau) * greater(heights[2], 0.0, tau)
+    bound = [sum_of(w * x[k] for w, x in zip(weights, on_sides, strict=True)) for k in range(3)]
+    return jnp.stack([b + inside * (f - b) for b, f in zip(bound, free, strict=True)], -1)

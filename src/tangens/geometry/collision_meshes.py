@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tangens.errors import OptionError
 from tangens.geometry.mesh_clouds import quiet
 from tangens.geometry.mesh_repair import needed
+from tangens.geometry.signed_distances import evaluate_many
 from tangens.geometry.solids import Solid, mesh_edges
 
 Array = NDArray[np.float64]
@@ -67,14 +68,14 @@ def projected(field: Any, x: Array, tau: float) -> Array:
 
 @cache
 def _evaluated() -> Any:
-    return jax.jit(lambda field, x, tau: jax.vmap(lambda p: field.evaluate(p, tau))(x))
+    return jax.jit(evaluate_many)
 
 
 @cache
 def _projected() -> Any:
     def run(field: Any, x: Any, tau: Any) -> tuple[Any]:
         def step(_: Any, x: Any) -> Any:
-            distance, normal = jax.vmap(lambda p: field.evaluate(p, tau))(x)
+            distance, normal = evaluate_many(field, x, tau)
             return x - distance[:, None] * normal
 
         return (jax.lax.fori_loop(0, _PROJECTIONS, step, x),)
@@ -120,7 +121,8 @@ def evenly_meshed(mesh: SurfaceMesh, field: Any, tau: float, vertices: int) -> S
     return SurfaceMesh(points, numbers.reshape(-1, 3))
 
 
-def solid(field: Any, mesh: SurfaceMesh) -> Solid:
+def solid(field: Any, mesh: SurfaceMesh, tau: float) -> Solid:
     """A field with its collision mesh, for contact manifolds."""
+    normals = field_values(field, mesh.vertices, tau)[1]
     with jax.enable_x64(True):
-        return Solid(jnp.asarray(mesh.vertices), jnp.zeros(()), field, mesh_edges(mesh.faces))
+        return Solid(jnp.asarray(mesh.vertices), jnp.zeros(()), field, mesh_edges(mesh.faces), jnp.asarray(normals))

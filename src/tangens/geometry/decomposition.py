@@ -85,7 +85,7 @@ class Decomposition:
 
     def solid(self, vertices: int = 300) -> Solid:
         """A solid for contact manifolds: the field, and about so many vertices, all of them on its surface."""
-        return solid(self.field, evenly_meshed(self.surface(), self.field, self.smoothing, vertices))
+        return solid(self.field, evenly_meshed(self.surface(), self.field, self.smoothing, vertices), self.smoothing)
 
 
 def decompose(

@@ -32,6 +32,14 @@ class Field(Protocol):
         ...
 
 
+def evaluate_many(field: Any, x: Array, tau: Any) -> tuple[Array, Array]:
+    """φ (n,) and normals (n, 3) of many points (n, 3), the quick way where a field has one."""
+    if hasattr(field, "evaluate_many"):
+        found: tuple[Array, Array] = field.evaluate_many(x, tau)
+        return found
+    return jax.vmap(lambda p: field.evaluate(p, tau))(x)
+
+
 class PlaneField(NamedTuple):
     """Of the half-space z <= 0."""
 

@@ -43,6 +43,9 @@ class Solid:
     """Its signed distance, see `signed_distances`."""
     edges: Pairs = field(default=(), metadata={"static": True})
     """Pairs of vertices."""
+    normals: Array | None = None
+    """Outward normals at the vertices, (V, 3), of solids with many: evaluating the field there again takes as long as
+    all else together. If not given, that is done."""
 
 
 def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = None) -> Solid:

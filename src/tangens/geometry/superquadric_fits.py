@@ -71,7 +71,7 @@ class Parameters(NamedTuple):
 
 
 def _power(x: Array, exponent: float) -> Array:
-    return np.sign(x) * np.abs(x) ** exponent
+    return np.sign(x) * np.where(np.abs(x) < 1e-12, 0.0, np.abs(x)) ** exponent  # small powers blow rounding up
 
 
 def moved(p: Parameters, step: Array) -> Parameters:

@@ -9,12 +9,13 @@ without overflow. `radial_distance` is the paper's, for comparison.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tangens.geometry.smooth_operators import argmin, minimum, unit
+from tangens.geometry.smooth_operators import argmin, minimum, sum_of, unit
 
 Array = jax.Array
 
@@ -36,14 +37,27 @@ class Superquadrics(NamedTuple):
 
     def evaluate(self, x: Array, tau: Any) -> tuple[Array, Array]:
         """φ and normal of one point."""
-        distance, normal = jax.vmap(first_order_distance, (0, 0, 0))(
-            self.axes, self.exponents, jnp.einsum("nij,ni->nj", self.rotation, x - self.position)
-        )
+        distance, normal = self.evaluate_many(x[None], tau)
+        return distance[0], normal[0]
+
+    def evaluate_many(self, x: Array, tau: Any) -> tuple[Array, Array]:
+        """φ (k,) and normals (k, 3) of points (k, 3).
+
+        By coordinates, points last: everything but the sums over superquadrics is one loop over points.
+        """
+        position, turn, axes, exponents = (jnp.moveaxis(part, 0, -1)[..., None] for part in self._ordered())
+        off = [x[:, i] - position[i] for i in range(3)]  # (n, k) each
+        local = [sum_of(turn[i, j] * off[i] for i in range(3)) for j in range(3)]
+        distance, own = _first_order_distance(axes, exponents, local)
+        normal = [sum_of(turn[i, j] * own[j] for j in range(3)) for i in range(3)]
         if len(self.axes) == 1:
-            return distance[0], self.rotation[0] @ normal[0]
-        weights = argmin(distance, tau)
-        turned = jnp.einsum("n,nij,nj->i", weights, self.rotation, normal)
-        return minimum(distance, tau), unit(turned, 1e-6)
+            return distance[0], jnp.stack([component[0] for component in normal], -1)
+        weights = argmin(distance, tau, 0)
+        mean = jnp.stack([jnp.sum(weights * component, 0) for component in normal], -1)
+        return minimum(distance, tau, 0), unit(mean, 1e-6)
+
+    def _ordered(self) -> tuple[Array, Array, Array, Array]:
+        return self.position, self.rotation, self.axes, self.exponents
 
 
 def superquadric(
@@ -59,20 +73,45 @@ def superquadric(
 
 def gauge(axes: Array, exponents: Array, x: Array) -> tuple[Array, Array, Array]:
     """g(x), its gradient, and the length of it that does not vanish at the centre."""
-    scaled = jnp.sqrt((x / axes) ** 2 + _BLUNT**2)
-    logs, (p1, p2) = jnp.log(scaled), 2 / exponents
-    around = jnp.logaddexp(p2 * logs[0], p2 * logs[1]) / p2
-    g = jnp.exp(jnp.logaddexp(p1 * around, p1 * logs[2]) / p1)
-    share12, share1 = jax.nn.sigmoid(p1 * (around - logs[2])), jax.nn.sigmoid(p2 * (logs[0] - logs[1]))
-    shares = jnp.stack([share12 * share1, share12 * (1 - share1), 1 - share12])
-    steep = g * shares / (axes * scaled)  # |∂g/∂x|, had |x| not been blunted
-    return g, steep * x / (axes * scaled), jnp.sqrt(jnp.sum(steep**2))
+    g, gradient, steep = _gauge(axes, exponents, list(x))
+    return g, jnp.stack(gradient), steep
+
+
+def _gauge(axes: Sequence[Array], exponents: Sequence[Array], x: Sequence[Array]) -> tuple[Array, list[Array], Array]:
+    scaled = [x_i / a for x_i, a in zip(x, axes, strict=True)]
+    squares = [share**2 + _BLUNT**2 for share in scaled]
+    logs, (p1, p2) = [0.5 * jnp.log(square) for square in squares], [2 / e for e in exponents]
+    around, share1 = _log_of_sum(p2 * logs[0], p2 * logs[1])
+    around /= p2
+    all_of_it, share12 = _log_of_sum(p1 * around, p1 * logs[2])
+    g = jnp.exp(all_of_it / p1)
+    shares = [share12 * share1, share12 * (1 - share1), 1 - share12]
+    lever = [g * share / (a * square) for share, a, square in zip(shares, axes, squares, strict=True)]
+    # |∂g/∂x|, had |x| not been blunted
+    steep = jnp.sqrt(sum_of(way**2 * square for way, square in zip(lever, squares, strict=True)))
+    return g, [way * share for way, share in zip(lever, scaled, strict=True)], steep
+
+
+def _log_of_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """log(eᵃ + eᵇ), and the share of eᵃ in it: both from one exponential.
+
+    Each branch holds everywhere, so that derivatives of every order are right where a = b, too.
+    """
+    first = a >= b
+    share = jax.nn.sigmoid(a - b)
+    return jnp.where(first, a, b) - jnp.log(jnp.where(first, share, 1 - share)), share
 
 
 def first_order_distance(axes: Array, exponents: Array, x: Array) -> tuple[Array, Array]:
     """(g − 1) / ‖∇g‖ [m] and the normal, of a point in the superquadric's own frame."""
-    g, gradient, steep = gauge(axes, exponents, x)
-    return (g - 1) / steep, unit(gradient, 1e-6 * steep)
+    distance, normal = _first_order_distance(axes, exponents, list(x))
+    return distance, jnp.stack(normal)
+
+
+def _first_order_distance(axes: Any, exponents: Any, x: Sequence[Array]) -> tuple[Array, list[Array]]:
+    g, gradient, steep = _gauge(axes, exponents, x)
+    size = jnp.sqrt(sum_of(way**2 for way in gradient) + (1e-6 * steep) ** 2)
+    return (g - 1) / steep, [way / size for way in gradient]
 
 
 def radial_distance(axes: Array, exponents: Array, x: Array) -> Array:

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from tangens.collision.pair_manifold import Manifold, Smoothing
+from tangens.collision.pair_manifold import Manifold, Pose, Smoothing
 from tangens.collision.scene_manifold import Choices, SceneManifold
 from tangens.contact.convex.cone import Cone
 from tangens.contact.convex.constraints import Constraints
@@ -27,7 +28,7 @@ from tangens.contact.jax_model import Change, ContactArrays, Inputs, PureModel, 
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, vector_product
 from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
-from tangens.geometry.smooth_operators import unit
+from tangens.geometry.smooth_operators import length, unit
 from tangens.geometry.solids import Solid
 from tangens.scene import Scene
 
@@ -128,8 +129,12 @@ class ConvexModel(PureModel):
         solids = self.manifold.solids(p["size"], {g: p["shapes"][name] for g, name in self._geoms.items()})
         size = self.manifold.sizes(solids)
         each = jnp.ones_like(size)
-        smoothing = Smoothing(s["smoothing"] * size, 0.05 * each, 0.02 * each, 1e-3 * each, s["margin"] * size)
-        manifold, pair = self.manifold(solids, self.manifold.poses(kin), smoothing), jnp.asarray(self.manifold.pair_of)
+        poses = self.manifold.poses(kin)
+        reach = s["ahead"] * self._speed(kin, poses, size, v)
+        smoothing = Smoothing(
+            s["smoothing"] * size, 0.05 * each, 0.02 * each, 1e-3 * each, s["margin"] * size, reach
+        )  # fmt: skip
+        manifold, pair = self.manifold(solids, poses, smoothing), jnp.asarray(self.manifold.pair_of)
         if self._room is None or self._room >= len(pair):
             return Found(manifold, pair, jnp.zeros((), bool)), size
         approach = jnp.maximum(self._approach(kin, manifold, v), self._approach(kin, manifold, free))
@@ -144,6 +149,17 @@ class ConvexModel(PureModel):
     def _bodies(self, pair: Any) -> tuple[Any, Any]:
         bodies = self._model.geom_bodyid[self.manifold.pairs]
         return jnp.asarray(bodies[:, 0])[pair], jnp.asarray(bodies[:, 1])[pair]
+
+    def _speed(self, kin: SpatialKinematics, poses: Pose, size: Array, v: Array) -> Array:
+        """How fast points of a pair's solids move relative to each other, at most [m/s], (n,)."""
+        twist = jnp.asarray(self.dynamics.ancestry.bodies) @ (kin.axes * v[:, None])
+        pairs, bodies = self.manifold.pairs, self._model.geom_bodyid[self.manifold.pairs]
+        relative = twist[bodies[:, 1]] - twist[bodies[:, 0]]
+        heavy = (self._model.geom_type[pairs] != mujoco.mjtGeom.mjGEOM_PLANE).astype(float)
+        share = jnp.asarray(heavy / heavy.sum(1, keepdims=True))  # a plane is everywhere
+        middle = jnp.einsum("pk,pki->pi", share, poses.position[pairs])
+        velocity = relative[:, 3:] + vector_product(relative[:, :3], middle)
+        return length(velocity, 1e-9) + size * length(relative[:, :3], 1e-9)
 
     def _approach(self, kin: SpatialKinematics, manifold: Manifold, v: Array) -> Array:
         """How fast the bodies of all contacts come closer [m/s], (n,)."""

@@ -41,8 +41,9 @@ class Convex(ContactModel):
     smoothing: float = 1e-3
     """Of contact manifolds, as a share of the smaller solid's size."""
 
-    margin: float = 0.02
-    """How far apart edges may be to count as a contact, as a share of the smaller solid's size."""
+    margin: float = 0.005
+    """Contacts count from this distance on, as a share of the smaller solid's size; the nearest features of solids that
+    move count from as far away as a step may lead."""
 
     edges: bool = True
     """Let edges meet edges; without, contacts are vertices on surfaces (the paper's simplification)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tangens.lab.bench import dynamics, gradients, jacobians, single_level, soft, start
+from tangens.lab.bench import dynamics, gradients, jacobians, manifold, single_level, soft, start
 from tangens.lab.bench.request import Bench, BenchRequest
 
 __all__ = ["BENCHES", "Bench", "BenchRequest"]
@@ -13,6 +13,7 @@ BENCHES: dict[str, Bench] = {
     "jacobians": Bench(
         jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
     ),
+    "manifold": Bench(manifold.run, table=manifold.table),
     "single-level": Bench(single_level.run, table=single_level.table),
     "soft": Bench(soft.run),
     "start": Bench(start.run, table=start.table, on_one_core=False),
