@@ -49,6 +49,7 @@ class InteriorEngine(JaxEngine):
         return parameters, {
             "timestep": scene.timestep,
             "relaxation": contact.relaxation,
+            "explicit": float(contact.conserve_momentum),
             "tolerance": contact.tolerance,
             "max_iterations": np.int32(contact.max_iterations),
             "sharpness": contact.sharpness,

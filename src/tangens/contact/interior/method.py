@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import lu_factor
 
 from tangens.collision.central_path import largest_step, step_in_neighbourhood
 from tangens.contact.interior import cones
-from tangens.contact.interior.directions import direction
+from tangens.contact.interior.directions import direction, factored
 from tangens.contact.interior.equations import (
     Iterate,
     LimitUnknowns,
@@ -60,6 +59,7 @@ class Outcome(NamedTuple):
 
     x: Iterate
     system: System
+    products: StepProducts
     iterations: Array
     residual: Array
     """The worst of the equations, relative to the forces, lengths and speeds at work."""
@@ -103,9 +103,10 @@ def solve(
         x = x if detection is None else detection(here, x)
         system, x = assemble(dynamics, here, x)
         residual = misfit(here, x, system.residual)
-        product = farthest_product(path_from(here.ends, guess, counts_rows), x)
+        products = step_products(tuple(group.linear.cone for group in system.groups), x)
+        product = farthest_product(here.ends, products, counts_rows)
         converged = (product <= tolerance) & _holds(residual, before, tolerance, here.relaxation)
-        return Outcome(x, system, zero, residual, product, converged, relief)
+        return Outcome(x, system, products, zero, residual, product, converged, relief)
 
     def goes_on(walk: _Walk) -> Array:
         return (walk.k <= most + jnp.where(most > 0, resorts * _RESORT, 0)) & ~walk.here.converged
@@ -147,21 +148,21 @@ def relieved(problem: Problem, relief: Array) -> Problem:
 
 def _advance(problem: Problem, here: Outcome, path: Path) -> Iterate:
     """One iteration."""
-    x, system, factor = here.x, here.system, lu_factor(here.system.matrix)
-    now, place = step_products(x, x), place_of(path, x)
+    x, system, factor = here.x, here.system, factored(here.system.matrix)
+    place, cones_seen = place_of(path, x), tuple(group.linear.cone for group in system.groups)
 
-    def towards(goal: StepProducts) -> Iterate:
-        change = jax.tree.map(jnp.subtract, goal, now)
+    def towards(corrects: int, first: Iterate) -> Iterate:
+        """The predictor, which aims at the end; then the corrector. A loop, so that it is compiled once."""
+        reach = jnp.minimum(1.0, _largest_step(x, first, path.counts_rows))
+        share = place_of(path, _moved(x, first, reach)) / jnp.maximum(place, _TINY)
+        share = jnp.where(corrects, jnp.clip(share, 0.0, 1.0) ** 2, 0.0)
+        goal, trust = wanted(path, x, share * place), reach**2 * (1 - share)
+        bends = step_products(cones_seen, first)
+        bent = jax.tree.map(lambda p, most: jnp.clip(trust * p, -most, most), bends, _bounds(goal))
+        change = jax.tree.map(lambda goal, bent, now: goal - bent - now, goal, bent, here.products)
         return direction(problem, x, system, factor, system.residual, change)
 
-    first = towards(wanted(path, x, jnp.zeros(())))
-    reach = jnp.minimum(1.0, _largest_step(x, first, path.counts_rows))
-    share = place_of(path, _moved(x, first, reach)) / jnp.maximum(place, _TINY)
-    share = jnp.clip(share, 0.0, 1.0) ** 2
-    goal = wanted(path, x, share * place)
-    trust = reach**2 * (1 - share)
-    bent = jax.tree.map(lambda p, most: jnp.clip(trust * p, -most, most), step_products(x, first), _bounds(goal))
-    step = towards(jax.tree.map(jnp.subtract, goal, bent))
+    step = jax.lax.fori_loop(0, 2, towards, jax.tree.map(jnp.zeros_like, x))
     length = jnp.minimum(1.0, _FRACTION * _largest_step(x, step, path.counts_rows))
     length = jnp.minimum(length, _trusted(problem, x, system, step))
     length *= step_in_neighbourhood(lambda share: balance(path, _moved(x, step, share * length)))

@@ -26,7 +26,7 @@ from tangens.contact.interior.equations import (
     Problem,
     StepProducts,
     all_bodies,
-    kinematics,
+    kinematics_at,
     step_residual,
 )
 from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, start
@@ -140,6 +140,8 @@ class InteriorModel(PureModel):
             relaxation,
             StepProducts(ends, relaxation * limits.force),
             self._weights(inertia, p["mass"]),
+            kinematics_at(self.dynamics, q, v),
+            settings["explicit"],
         )
         return self._near(problem)
 
@@ -148,7 +150,7 @@ class InteriorModel(PureModel):
         crowded = jnp.zeros((), bool)
         if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
             return problem, crowded
-        kin = kinematics(self.dynamics, problem, problem.v)
+        kin = problem.start
         kept = list[Pair]()
         ends = list[Products]()
         for group, end in zip(problem.groups, problem.ends.pairs, strict=True):
@@ -172,17 +174,15 @@ class InteriorModel(PureModel):
 
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
-        v = jnp.zeros_like(problem.v)
-        kin = kinematics(self.dynamics, problem, v)
-        moving = jnp.einsum("bid,bd->bi", kin.jacobian, problem.v[kin.dofs])
+        v, kin = jnp.zeros_like(problem.v), problem.start
 
         def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, kin.spatial, moving)
+            bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
             speed = _speed(bodies) + EARTH * problem.timestep
             impact = jnp.where(near, group.mass * speed / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact, speed)
+            return jax.vmap(start)(group, bodies, impact, speed)
 
         pairs = tuple(begin(g) for g in problem.groups)
         limits = problem.limits

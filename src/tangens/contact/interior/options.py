@@ -26,6 +26,10 @@ class InteriorContact(ContactModel):
     torsional_friction: bool = False
     """Let contacts resist spinning on the spot, by MuJoCo's second friction coefficient [m]."""
 
+    conserve_momentum: bool = False
+    """Let contact forces act on bodies where they are at the beginning of a step, not at its end: no momentum is lost
+    when bodies collide."""
+
     warm_start: bool = False
     """Start each step from the solution of the one before, pushed into the interior; from scratch where that fails."""
 
