@@ -74,6 +74,14 @@ def place_of(path: Path, x: Iterate) -> Array:
     return jnp.maximum(above, 0.0) / jnp.maximum(height, _TINY)
 
 
+def relaxation_at(path: Path, place: Array, relaxation: Array) -> Array:
+    """The relaxation whose gaps and limits have about these products."""
+    heights, ends = jnp.sum(path.heights.limits), jnp.sum(path.ends.limits)
+    for top, end in zip(path.heights.pairs, path.ends.pairs, strict=True):
+        heights, ends = heights + jnp.sum(top.gamma), ends + jnp.sum(end.gamma)
+    return relaxation * place * heights / jnp.maximum(ends, _TINY)
+
+
 def balance(path: Path, x: Iterate) -> Array:
     """The least product over what it should be at this place."""
     place = place_of(path, x)
