@@ -100,11 +100,12 @@ def solve(
     tolerance: Array,
     detection: Callable[[Problem, Iterate], Iterate] | None = None,
     resorts: int = RESORTS,
+    pause: Array | int = 2**30,
 ) -> Outcome:
     """Solve a step's equations from a guess, to `tolerance`, relative to ρ.
 
     `detection` solves the growth problems of an iterate to the end: then they are not part of the method, and it is the
-    bilevel one.
+    bilevel one. After `pause` iterations it ends, whatever it has found.
     """
     counts_rows = detection is None
     zero, one = jnp.zeros((), jnp.int32), jnp.ones(())
@@ -120,7 +121,8 @@ def solve(
         return Outcome(x, system, products, zero, residual, product, converged, relief)
 
     def goes_on(walk: _Walk) -> Array:
-        return (walk.k <= most + jnp.where(most > 0, resorts * _RESORT, 0)) & ~walk.here.converged
+        end = jnp.minimum(most + jnp.where(most > 0, resorts * _RESORT, 0), pause)
+        return (walk.k <= end) & ~walk.here.converged
 
     def iterate(walk: _Walk) -> _Walk:
         relief = _RELIEF ** jnp.maximum(walk.tries - len(_PATIENCE), 0.0)

@@ -77,6 +77,7 @@ class InteriorModel(PureModel):
             self.dynamics,
             problem,
             tolerance=inputs.settings["tolerance"],
+            pause=inputs.settings["pause"],
             detection=partial(bilevel.solve_detection, self.dynamics) if self._is_bilevel else None,
         )
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
@@ -101,7 +102,8 @@ class InteriorModel(PureModel):
         frames = tuple(group.frame for group in outcome.system.groups)
         memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
-        return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, relaxation)
+        unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
+        return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
