@@ -54,6 +54,17 @@ def pair_friction(m: mujoco.MjModel, friction: Any, one: NDArray[np.int_], two: 
     return jnp.where(first, f[one], jnp.where(second, f[two], jnp.maximum(f[one], f[two])))
 
 
+def is_frictionless(m: mujoco.MjModel, one: NDArray[np.int_], two: NDArray[np.int_]) -> NDArray[np.bool_]:
+    """Whether pairs of geoms have condim="1": that of the one with the higher priority, or the larger one."""
+    dims, priority = m.geom_condim, m.geom_priority
+    first, second = priority[one] > priority[two], priority[two] > priority[one]
+    chosen = np.where(first, dims[one], np.where(second, dims[two], np.maximum(dims[one], dims[two])))
+    frictionless: NDArray[np.bool_] = chosen == 1
+    for a, b, dim in zip(m.pair_geom1, m.pair_geom2, m.pair_dim, strict=True):
+        frictionless[((one == a) & (two == b)) | ((one == b) & (two == a))] = dim == 1
+    return frictionless
+
+
 def refuse_sizes(contact: str, scene: Scene, wrt: Sequence[str]) -> None:
     """NotDifferentiable if a derivative by sizes is asked for where shapes do not come from them."""
     if "size" not in wrt:

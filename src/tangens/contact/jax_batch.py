@@ -1,7 +1,8 @@
 """Steps of many states at once, for models in JAX: in portions, since each size of a portion is compiled for itself.
 
-A portion is done when its slowest step is. Steps that turn out to be crowded are taken again with more room, so what
-becomes of one state does not depend on the others beyond rounding.
+A portion is done when its slowest step is, so slow steps pause and are taken again, together, if the model can. Steps
+that turn out to be crowded are taken again with more room. What becomes of one state does not depend on the others
+beyond rounding.
 """
 
 from __future__ import annotations
@@ -47,18 +48,26 @@ class Portion(NamedTuple):
 
 def take_steps(engine: JaxEngine, x: Point, parameters: Mapping[str, Any] | None, lanes: int) -> Steps:
     """Take a step from each state."""
-    given = _admitted(engine, x, parameters or {}, lanes)
-    portions, waiting = list[Portion](), [(np.arange(len(x.q)), engine.first_room)]
+    given, portions = _admitted(engine, x, parameters or {}, lanes), list[Portion]()
     with jax.enable_x64(True):
+        hurried = engine.hurried() if len(x.q) > lanes else None
+        waiting = [(np.arange(len(x.q)), engine.first_room, engine.settings if hurried is None else hurried)]
         while waiting:
-            rows, room = waiting.pop(0)
+            rows, room, settings = waiting.pop(0)
+            crowded, unfinished = list[NDArray[np.intp]](), list[NDArray[np.intp]]()
             for first in range(0, len(rows), lanes):
-                portion = _portion(engine, x, given, rows[first : first + lanes], room, lanes)
-                crowded = np.broadcast_to(portion.solution.crowded, lanes)[: len(portion.rows)]
+                portion = _portion(engine, x, given, rows[first : first + lanes], room, lanes, settings)
                 portions.append(portion)
-                if crowded.any():
-                    waiting.append((portion.rows[crowded], 2 * room))
+                crowded.append(_marked(portion, portion.solution.crowded))
+                unfinished.append(np.setdiff1d(_marked(portion, portion.solution.unfinished), crowded[-1]))
+            again = ((crowded, 2 * room, settings), (unfinished, room, engine.settings))
+            waiting += [(np.concatenate(found), *how) for found, *how in again if any(map(len, found))]
     return _joined(len(x.q), portions)
+
+
+def _marked(portion: Portion, flags: Any) -> NDArray[np.intp]:
+    """Which steps of the batch a portion marks."""
+    return portion.rows[np.broadcast_to(flags, len(portion.inputs.x.q))[: len(portion.rows)]]
 
 
 def take_jacobians(engine: JaxEngine, steps: Steps, wrt: Sequence[str], rule: GradientRule) -> dict[str, Array]:
@@ -109,11 +118,17 @@ def _admitted(engine: JaxEngine, x: Point, parameters: Mapping[str, Any], lanes:
 
 
 def _portion(
-    engine: JaxEngine, x: Point, given: dict[str, Array], rows: NDArray[np.intp], room: int, lanes: int
+    engine: JaxEngine,
+    x: Point,
+    given: dict[str, Array],
+    rows: NDArray[np.intp],
+    room: int,
+    lanes: int,
+    settings: dict[str, Any],
 ) -> Portion:
     chosen = rows[np.minimum(np.arange(lanes), len(rows) - 1)]
     own = {name: value[chosen] for name, value in given.items()}
-    inputs = Inputs(Point(*(a[chosen] for a in x)), engine.parameters | own, engine.settings)
+    inputs = Inputs(Point(*(a[chosen] for a in x)), engine.parameters | own, settings)
     empty = Portion(rows, inputs, None, room)  # type: ignore[arg-type]
     return empty._replace(solution=_solve(engine, inputs, empty))
 

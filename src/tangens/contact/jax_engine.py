@@ -97,6 +97,13 @@ class JaxEngine(Engine):
         del rule
         return None
 
+    def hurried(self) -> Named | None:
+        """Settings under which a batch takes its steps first: slow ones pause, and are taken again, together.
+
+        None: there is no such thing. A portion of a batch is done when its slowest step is.
+        """
+        return None
+
     def check(self, wrt: Sequence[str]) -> None:
         """Raise NotDifferentiable for a parameter that this scene has no derivative by."""
 

@@ -63,6 +63,8 @@ class Solution(NamedTuple):
     is kept in tapes, so the smaller, the better."""
     crowded: Array | bool = False
     """Whether the model had too little room for this step, see `JaxEngine.model`. The rest is then of no use."""
+    unfinished: Array | bool = False
+    """Whether the solver was told to pause before its end, see `JaxEngine.hurried`. The rest is then of no use."""
     relaxation: Array | float = 0.0
     """Where they had to be solved at a larger relaxation than was asked for: that one; else 0."""
 

@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 
 _ELEMENTS = (
-    "actuator_", "body_", "dof_", "eq_", "exclude_", "geom_", "jnt_", "mesh_vert", "pair_geom", "qpos", "site_",
-    "tendon_", "wrap_",
+    "actuator_", "body_", "dof_", "eq_", "exclude_", "geom_", "jnt_", "mesh_vert", "pair_dim", "pair_geom", "qpos",
+    "site_", "tendon_", "wrap_",
 )  # fmt: skip
 _OTHERS = ("mesh_pos", "mesh_quat", "mesh_scale")
 # Parameters, and what MuJoCo derives of them. That includes how it stores the mass matrix and which frames coincide,

@@ -66,8 +66,8 @@ class Ancestry:
 
 def vector_product(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a × b, written out: XLA makes one loop of this, and a dozen of `jnp.cross`."""
-    a0, a1, a2, b0, b1, b2 = a[..., 0], a[..., 1], a[..., 2], b[..., 0], b[..., 1], b[..., 2]
-    return jnp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
+    (a0, a1, a2), (b0, b1, b2) = ([x[..., i : i + 1] for i in range(3)] for x in (a, b))
+    return jnp.concatenate([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
 
 
 def cross(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -49,6 +49,10 @@ class Placed(Shape):
         return self.shape.n_inner
 
     @property
+    def positive_inner(self) -> tuple[bool, ...]:
+        return self.shape.positive_inner
+
+    @property
     def n_rows(self) -> int:
         return self.shape.n_rows
 
@@ -91,6 +95,10 @@ class MinkowskiSum(Shape):
     def n_inner(self) -> int:
         """Those of both shapes, and the point p₁ of the first."""
         return self.first.n_inner + self.second.n_inner + self.dim
+
+    @property
+    def positive_inner(self) -> tuple[bool, ...]:
+        return (*self.first.positive_inner, *self.second.positive_inner, *(False,) * self.dim)
 
     @property
     def n_rows(self) -> int:

@@ -193,6 +193,10 @@ class Cone(Shape):
         return 1
 
     @property
+    def positive_inner(self) -> tuple[bool, ...]:
+        return (True,)
+
+    @property
     def n_rows(self) -> int:
         return 4
 

@@ -37,6 +37,11 @@ class Shape(ABC):
         return 0
 
     @property
+    def positive_inner(self) -> tuple[bool, ...]:
+        """Of which ε the rows are convex only where it is positive."""
+        return (False,) * self.n_inner
+
+    @property
     @abstractmethod
     def n_rows(self) -> int:
         """Number of inequalities."""

@@ -83,6 +83,13 @@ def _scaled(W: Scaling, change: Array, dz_head: Array, ds_tail: Array) -> tuple[
     return dz_tail, wanted[0] - square * ((2 * w0**2 - 1) * dz_head + 2 * w0 * (w1 @ dz_tail))
 
 
+def central(head: Array, tail: Array, wanted: Array) -> tuple[Array, Array]:
+    """The tail of z and the head of s with z∘s = (wanted, 0), the other halves given: Coulomb's law, relaxed."""
+    half = wanted / (2 * head)
+    ds_head = half + jnp.sqrt(half**2 + tail @ tail)
+    return -head / ds_head * tail, ds_head
+
+
 def largest_step(x: Array, dx: Array) -> Array:
     """How far x can go along dx inside the cone: a root of a quadratic."""
     a, b, c = (y[0] * z[0] - y[1:] @ z[1:] for y, z in ((dx, dx), (x, dx), (x, x)))

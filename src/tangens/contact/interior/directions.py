@@ -6,10 +6,12 @@ velocities.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import lu_factor, lu_solve
+from jax.scipy.linalg import solve_triangular
 
 from tangens.contact.interior.equations import (
     Iterate,
@@ -39,8 +41,25 @@ from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import cross
 
 Array = jax.Array
-Factor = tuple[Array, Array]
-"""An LU factorisation."""
+
+
+class Factor(NamedTuple):
+    """An LU factorisation."""
+
+    lu: Array
+    permutation: Array
+
+
+def factored(matrix: Array) -> Factor:
+    """The LU factorisation of a matrix, its pivots as a permutation: many solves follow."""
+    lu, _, permutation = jax.lax.linalg.lu(matrix)
+    return Factor(lu, permutation)
+
+
+def solve_factored(factor: Factor, b: Array) -> Array:
+    """The solution x of matrix · x = b."""
+    lower = solve_triangular(factor.lu, b[factor.permutation], lower=True, unit_diagonal=True)
+    return solve_triangular(factor.lu, lower)
 
 
 def direction(
@@ -49,7 +68,7 @@ def direction(
     """Newton's step for a residual and a wanted change of the products, refined once.
 
     Sticking friction and closed contacts are stiff as 1/ρ. At small ρ, what rounding leaves of the forces that have to
-    balance is worth a second solve.
+    balance is worth a second solve; a loop, so that it is compiled once.
     """
     alone = tuple(
         _alone(group, u, own.linear, rest, goal)
@@ -58,13 +77,15 @@ def direction(
         )
     )
     limits, limit = problem.limits, _limits_alone(x, residual.limits, target.limits)
-    force = _response_forces(problem, system, alone, limit)
-    dv = lu_solve(factor, force - residual.motion)
-    responses = _following(problem, x, system, alone, dv)
-    force = _response_forces(problem, system, responses, limit)
-    own = problem.inertia @ dv / problem.timestep + system.turning @ dv + limit_stiffness(problem, x) * dv
-    again = lu_solve(factor, force - residual.motion - own)
-    responses, dv = _following(problem, x, system, responses, again), dv + again
+    own = problem.inertia / problem.timestep + system.turning + jnp.diag(limit_stiffness(problem, x))
+
+    def solve(_: int, found: tuple[Array, tuple[Response, ...]]) -> tuple[Array, tuple[Response, ...]]:
+        dv, responses = found
+        force = _response_forces(problem, system, responses, limit)
+        more = solve_factored(factor, force - residual.motion - own @ dv)
+        return dv + more, _following(problem, x, system, responses, more)
+
+    dv, responses = jax.lax.fori_loop(0, 2, solve, (jnp.zeros_like(x.v), alone))
     opened = limits.sign * problem.timestep * dv[limits.v]
     change = LimitUnknowns(limit.force - x.limits.force / x.limits.gap * opened, limit.gap + opened)
     return Iterate(dv, tuple(response.unknowns for response in responses), change)
@@ -97,7 +118,7 @@ def sensitivity(
         wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
     limit = _limits_alone(x, change.limits, ends_change.limits)
     force = joint_forces(kin, wrench, len(x.v)).at[problem.limits.v].add(problem.limits.sign * limit.force)
-    return lu_solve(lu_factor(matrix), force - change.motion)
+    return solve_factored(factored(matrix), force - change.motion)
 
 
 def _spread(x: Unknowns, ends: Products) -> Products:

@@ -19,6 +19,10 @@ from tangens.geometry import kind
 from tangens.scene import Scene
 
 
+_HURRIED, _NEVER = 18, 2**30
+"""Iterations after which slow steps of a batch are left for later: 7 to 15 are common."""
+
+
 class InteriorEngine(JaxEngine):
     """Steps and derivatives of one scene."""
 
@@ -49,8 +53,10 @@ class InteriorEngine(JaxEngine):
         return parameters, {
             "timestep": scene.timestep,
             "relaxation": contact.relaxation,
+            "explicit": float(contact.conserve_momentum),
             "tolerance": contact.tolerance,
             "max_iterations": np.int32(contact.max_iterations),
+            "pause": np.int32(_NEVER),
             "sharpness": contact.sharpness,
             "reach": model.table.reach(scene.parameters["size"], scene.shapes),
         }
@@ -61,6 +67,11 @@ class InteriorEngine(JaxEngine):
             return None
         with jax.enable_x64(True):
             return self.settings | {"relaxation": jnp.array(rule.relaxation)}
+
+    def hurried(self) -> dict[str, Any] | None:
+        """Those under which steps pause that take twice as long as most."""
+        with jax.enable_x64(True):
+            return self.settings | {"pause": jnp.array(_HURRIED, jnp.int32)}
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""

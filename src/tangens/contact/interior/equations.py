@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tangens.collision.growth import Place
+from tangens.contact.interior.cones import Scaling
 from tangens.contact.interior.pair import Bodies, Pair, PairResidual, Products, Unknowns, evaluate, products
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, vector_product
@@ -52,6 +53,10 @@ class Problem(NamedTuple):
     for each limit [J]."""
     weight: Array
     """About how large the forces are that each degree of freedom has to bear [N or N m], (nv,)."""
+    start: Kinematics
+    """Where bodies are at q, and how they move."""
+    explicit: Array
+    """1: forces act on bodies where they are at q, so that no momentum is lost; 0: where they are at q⁺."""
 
 
 class LimitUnknowns(NamedTuple):
@@ -88,11 +93,13 @@ class StepProducts(NamedTuple):
 
 
 class Kinematics(NamedTuple):
-    """Where bodies are at q⁺, and how they move."""
+    """Where bodies are, and how they move."""
 
     spatial: SpatialKinematics
     jacobian: Array
-    """Twist of each body by those entries of v⁺ that move it, (nbody, 6, n)."""
+    """Twist of each body by those entries of v that move it, (nbody, 6, n)."""
+    levers: Array
+    """The same where forces act on the bodies, at q or at q⁺: what their twists and joint forces come from."""
     twist: Array
     """Of each body, (nbody, 6)."""
     dofs: Array
@@ -101,11 +108,22 @@ class Kinematics(NamedTuple):
 
 def kinematics(dynamics: SmoothDynamics, problem: Problem, v: Array) -> Kinematics:
     """Bodies where these velocities lead."""
-    ancestry = dynamics.ancestry
-    spatial = dynamics.spatial_kinematics(integrate(dynamics.layout, problem.q, problem.timestep * v))
+    there = kinematics_at(dynamics, integrate(dynamics.layout, problem.q, problem.timestep * v), v)
+    levers = there.jacobian + problem.explicit * (problem.start.jacobian - there.jacobian)
+    return there._replace(levers=levers, twist=twists_of(levers, v, there.dofs))
+
+
+def kinematics_at(dynamics: SmoothDynamics, q: Array, v: Array) -> Kinematics:
+    """Bodies at q that move with v."""
+    ancestry, spatial = dynamics.ancestry, dynamics.spatial_kinematics(q)
     jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
-    twist = jnp.einsum("bid,bd->bi", jacobian, v[ancestry.dofs])
-    return Kinematics(spatial, jacobian, twist, jnp.asarray(ancestry.dofs))
+    dofs = jnp.asarray(ancestry.dofs)
+    return Kinematics(spatial, jacobian, jacobian, twists_of(jacobian, v, dofs), dofs)
+
+
+def twists_of(jacobian: Array, v: Array, dofs: Array) -> Array:
+    """Twists of all bodies, (nbody, 6)."""
+    return jnp.einsum("bid,bd->bi", jacobian, v[dofs])
 
 
 def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
@@ -120,16 +138,16 @@ def shift_of(ends: Products, group: Pair, x: Unknowns) -> Array:
     return ends.rows * x.growth.slack.shape[-1] / group.sharpness
 
 
-def step_products(x: Iterate, y: Iterate) -> StepProducts:
-    """The complementarity products of an iterate, if y = x, or those of a change y of it."""
-    pairs = tuple(jax.vmap(products)(u, w) for u, w in zip(x.pairs, y.pairs, strict=True))
+def step_products(cones: tuple[Scaling, ...], y: Iterate) -> StepProducts:
+    """The complementarity products of an iterate, or those of a change of it, as the iterate's cones are seen."""
+    pairs = tuple(jax.vmap(products)(cone, u) for cone, u in zip(cones, y.pairs, strict=True))
     return StepProducts(pairs, y.limits.force * y.limits.gap)
 
 
 def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames: tuple[Array, ...]) -> StepResidual:
     """The residual at an iterate, its contact frames given in the axes of each pair's body 1."""
     kin = kinematics(dynamics, problem, x.v)
-    wrench, residuals = jnp.zeros((len(kin.jacobian), 6)), list[PairResidual]()
+    wrench, residuals = jnp.zeros((len(kin.dofs), 6)), list[PairResidual]()
     for group, u, local, ends in zip(problem.groups, x.pairs, frames, problem.ends.pairs, strict=True):
         bodies = all_bodies(group, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
@@ -164,4 +182,4 @@ def body_wrenches(group: Pair, bodies: int, lifts: Array, w1: Array, w2: Array) 
 
 def joint_forces(kin: Kinematics, wrench: Array, nv: int) -> Array:
     """What wrenches on bodies ask of the joints, (nv,)."""
-    return jnp.zeros(nv, wrench.dtype).at[kin.dofs].add(jnp.einsum("bid,bi->bd", kin.jacobian, wrench))
+    return jnp.zeros(nv, wrench.dtype).at[kin.dofs].add(jnp.einsum("bid,bi->bd", kin.levers, wrench))

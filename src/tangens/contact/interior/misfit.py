@@ -15,11 +15,15 @@ from tangens.contact.interior.pair import Pair, PairResidual, Unknowns, speed_of
 Array = jax.Array
 
 
+def motion_misfit(problem: Problem, x: Iterate, residual: StepResidual) -> Array:
+    """The worst of the equations of motion, relative."""
+    change = jnp.abs(problem.inertia @ (x.v - problem.v)) / problem.timestep
+    return jnp.max(jnp.abs(residual.motion) / (problem.weight + change), initial=0.0)
+
+
 def misfit(problem: Problem, x: Iterate, residual: StepResidual) -> Array:
     """The worst of all equations, relative."""
-    change = jnp.abs(problem.inertia @ (x.v - problem.v)) / problem.timestep
-    worst = jnp.max(jnp.abs(residual.motion) / (problem.weight + change), initial=0.0)
-    worst = jnp.maximum(worst, jnp.max(jnp.abs(residual.limits), initial=0.0))
+    worst = jnp.maximum(motion_misfit(problem, x, residual), jnp.max(jnp.abs(residual.limits), initial=0.0))
     for group, u, rest in zip(problem.groups, x.pairs, residual.pairs, strict=True):
         worst = jnp.maximum(worst, jnp.max(jax.vmap(_of_pair)(group, u, rest), initial=0.0))
     return worst

@@ -26,7 +26,7 @@ from tangens.contact.interior.equations import (
     Problem,
     StepProducts,
     all_bodies,
-    kinematics,
+    kinematics_at,
     step_residual,
 )
 from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, start
@@ -77,6 +77,7 @@ class InteriorModel(PureModel):
             self.dynamics,
             problem,
             tolerance=inputs.settings["tolerance"],
+            pause=inputs.settings["pause"],
             detection=partial(bilevel.solve_detection, self.dynamics) if self._is_bilevel else None,
         )
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
@@ -101,7 +102,8 @@ class InteriorModel(PureModel):
         frames = tuple(group.frame for group in outcome.system.groups)
         memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
-        return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, relaxation)
+        unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
+        return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
@@ -140,6 +142,8 @@ class InteriorModel(PureModel):
             relaxation,
             StepProducts(ends, relaxation * limits.force),
             self._weights(inertia, p["mass"]),
+            kinematics_at(self.dynamics, q, v),
+            settings["explicit"],
         )
         return self._near(problem)
 
@@ -148,7 +152,7 @@ class InteriorModel(PureModel):
         crowded = jnp.zeros((), bool)
         if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
             return problem, crowded
-        kin = kinematics(self.dynamics, problem, problem.v)
+        kin = problem.start
         kept = list[Pair]()
         ends = list[Products]()
         for group, end in zip(problem.groups, problem.ends.pairs, strict=True):
@@ -172,17 +176,15 @@ class InteriorModel(PureModel):
 
     def start(self, problem: Problem) -> Iterate:
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
-        v = jnp.zeros_like(problem.v)
-        kin = kinematics(self.dynamics, problem, v)
-        moving = jnp.einsum("bid,bd->bi", kin.jacobian, problem.v[kin.dofs])
+        v, kin = jnp.zeros_like(problem.v), problem.start
 
         def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, kin.spatial, moving)
+            bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
             near = bound < _margin(problem, group, bodies)
             speed = _speed(bodies) + EARTH * problem.timestep
             impact = jnp.where(near, group.mass * speed / problem.timestep, 0.0)
-            return jax.vmap(start)(group, all_bodies(group, kin.spatial, kin.twist), impact, speed)
+            return jax.vmap(start)(group, bodies, impact, speed)
 
         pairs = tuple(begin(g) for g in problem.groups)
         limits = problem.limits

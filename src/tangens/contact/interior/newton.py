@@ -31,7 +31,7 @@ from tangens.contact.interior.pair import (
     Unknowns,
     aligned,
     linearise,
-    products,
+    no_products,
     respond,
 )
 from tangens.dynamics.smooth import SmoothDynamics
@@ -91,7 +91,7 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
 
     x = x._replace(pairs=tuple(pairs))
     residual = joined_residual(problem, x, kin, wrench, tuple(group.linear.residual for group in groups))
-    turning = _turning(dynamics, kin.spatial.axes, own_path, wrench)
+    turning = (1 - problem.explicit) * _turning(dynamics, kin.spatial.axes, own_path, wrench)
     matrix = matrix + turning + jnp.diag(limit_stiffness(problem, x))
     return System(residual, matrix, turning, kin, moves, twists, tuple(groups)), x
 
@@ -104,8 +104,8 @@ def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics
     own_path = path[dofs[:, :, None], dofs[:, None, :]] * counts[:, :, None] * counts[:, None, :]
     carried = jnp.asarray(ancestry.axes[ancestry.dofs[:, :, None], ancestry.dofs[:, None, :]], v.dtype)
     later = jnp.einsum("bjk,bk,bki->bji", carried, counts * v[dofs], own_axes)  # of a twist, what j carries along
-    turned = jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
-    return own_path, kin.jacobian @ own_path, kin.jacobian + turned @ own_path
+    turned = (1 - problem.explicit) * jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
+    return own_path, kin.jacobian @ own_path, kin.levers + turned @ own_path
 
 
 def _add_blocks(matrix: Array, group: Pair, blocks: Array, kin: Kinematics, moves: Array, twists: Array) -> Array:
@@ -113,7 +113,7 @@ def _add_blocks(matrix: Array, group: Pair, blocks: Array, kin: Kinematics, move
     a, b, dofs = group.body1, group.body2, kin.dofs
     for side, other, block in ((a, a, 0), (a, b, 1), (b, a, 2), (b, b, 3)):
         change = blocks[:, block, 0] @ moves[other] + blocks[:, block, 1] @ twists[other]
-        share = jnp.swapaxes(kin.jacobian[side], 1, 2) @ change
+        share = jnp.swapaxes(kin.levers[side], 1, 2) @ change
         matrix = matrix.at[dofs[side][:, :, None], dofs[other][:, None, :]].add(-share)
     return matrix
 
@@ -140,7 +140,7 @@ def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Arr
 
 def _reaction(pair: Pair, x: Unknowns, linear: Linear) -> Response:
     """How a pair follows unit motions, six of displacement and six of twist, on a last axis of 12."""
-    residual, target = jax.tree.map(jnp.zeros_like, (linear.residual, products(x, x)))
+    residual, target = jax.tree.map(jnp.zeros_like, linear.residual), no_products(x)
     return jax.vmap(lambda e: respond(pair, x, linear, residual, target, e[:6], e[6:]), out_axes=-1)(jnp.eye(12))
 
 

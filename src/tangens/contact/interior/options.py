@@ -26,6 +26,10 @@ class InteriorContact(ContactModel):
     torsional_friction: bool = False
     """Let contacts resist spinning on the spot, by MuJoCo's second friction coefficient [m]."""
 
+    conserve_momentum: bool = False
+    """Let contact forces act on bodies where they are at the beginning of a step, not at its end: no momentum is lost
+    when bodies collide."""
+
     warm_start: bool = False
     """Start each step from the solution of the one before, pushed into the interior; from scratch where that fails."""
 
@@ -33,7 +37,7 @@ class InteriorContact(ContactModel):
     """Weight of collision detection's objective, over the weight of the lighter body of a pair (all that hangs together
     with it): the larger, the less ρ blurs shapes, and the harder to solve."""
 
-    max_iterations: int = 80
+    max_iterations: int = 160
     tolerance: float = 1e-4
     """Of all equations, relative to ρ."""
 

@@ -147,6 +147,8 @@ class Linear(NamedTuple):
     wrench2: Array
     by: ContactOutputs
     """Jacobian of `_contact`: each of its outputs by each of its arguments."""
+    cone: cones.Scaling
+    """How friction's cones are seen."""
 
 
 class Response(NamedTuple):
@@ -205,10 +207,15 @@ def aligned(pair: Pair, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
     return frame, x._replace(tangent=rotation.T @ frame[:, 1])
 
 
-def products(x: Unknowns, y: Unknowns) -> Products:
-    """The complementarity products of an iterate, if y = x, or those of a change y of it."""
-    cone = cones.scaled_product(cones.scaling(*friction_cones(x)), *friction_cones(y))
-    return Products(y.growth.slack * y.growth.dual, y.gamma * y.gap, cone)
+def products(cone: cones.Scaling, y: Unknowns) -> Products:
+    """The complementarity products of an iterate, or those of a change of it, as the iterate's cones are seen."""
+    scaled = cones.scaled_product(cone, *friction_cones(y))
+    return Products(y.growth.slack * y.growth.dual, y.gamma * y.gap, scaled)
+
+
+def no_products(x: Unknowns) -> Products:
+    """Products that are to stay as they are."""
+    return Products(jnp.zeros_like(x.growth.slack), jnp.zeros_like(x.gamma), jnp.zeros(1 + len(x.friction_force)))
 
 
 def friction_cones(x: Unknowns) -> tuple[Array, Array]:
@@ -228,7 +235,8 @@ def linearise(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Arra
     linear, arguments = _growth(pair, x, bodies, frame)
     contact = _contact(pair, frame, arguments)
     by: ContactOutputs = jax.jacfwd(lambda arguments: _contact(pair, frame, arguments))(arguments)
-    return Linear(linear, _residual(pair, x, linear, contact, shift), contact.wrench1, contact.wrench2, by)
+    residual, cone = _residual(pair, x, linear, contact, shift), cones.scaling(*friction_cones(x))
+    return Linear(linear, residual, contact.wrench1, contact.wrench2, by, cone)
 
 
 def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[growth.Linear, ContactArguments]:
@@ -289,8 +297,7 @@ def respond(
     none = jnp.zeros_like(x.friction_force)
     normal_force = -residual.normal_force + along(linear.by.normal_force, none)
     slip = -residual.slip + along(linear.by.slip, none)
-    cone = cones.scaling(*friction_cones(x))
-    friction_force, psi = cones.completed(cone, target.cone, normal_force, slip)
+    friction_force, psi = cones.completed(linear.cone, target.cone, normal_force, slip)
     grown = Growth(linear.growth.frame @ c, g.y[0], g.y[1 + dim :], g.slack, g.dual)
     change = Unknowns(grown, gamma, gap, normal_force, friction_force, psi, slip, jnp.zeros(3))
     return Response(change, along(linear.by.wrench1, friction_force), along(linear.by.wrench2, friction_force))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.growth import Place, embedding, length_of
-from tangens.contact.geom_pairs import EARTH, pair_friction, touching_geoms, tree_masses
+from tangens.contact.geom_pairs import EARTH, is_frictionless, pair_friction, touching_geoms, tree_masses
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
@@ -113,7 +113,8 @@ class PairTable:
                 for k, i in ((group.kind1, group.index1), (group.kind2, group.index2))
             )
             one, two = group.geoms.T
-            joint = [pair_friction(m, f, one, two) for f in (friction, spin)]
+            slides = jnp.asarray(~is_frictionless(m, one, two), float)
+            joint = [slides * pair_friction(m, f, one, two) for f in (friction, spin)]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)

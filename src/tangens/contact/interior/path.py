@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tangens.contact.interior.equations import Iterate, StepProducts, step_products
+from tangens.contact.interior.equations import Iterate, StepProducts
 from tangens.contact.interior.pair import Products, Unknowns, friction_cones
 
 Array = jax.Array
@@ -38,10 +38,13 @@ class Path(NamedTuple):
 
 def path_from(ends: StepProducts, guess: Iterate, counts_rows: bool) -> Path:
     """The path from a guess."""
-    now = step_products(guess, guess)
-    pairs = tuple(Products(jnp.mean(p.rows, axis=1), p.gamma, p.cone[:, 0]) for p in now.pairs)
-    heights = jax.tree.map(lambda top, end: jnp.maximum(top - end, 0.0), StepProducts(pairs, now.limits), ends)
-    return Path(ends, heights, counts_rows)
+
+    def of(u: Unknowns) -> Products:
+        z, s = friction_cones(u)
+        return Products(jnp.mean(u.growth.slack * u.growth.dual), u.gamma * u.gap, z @ s)
+
+    tops = StepProducts(tuple(jax.vmap(of)(u) for u in guess.pairs), guess.limits.force * guess.limits.gap)
+    return Path(ends, jax.tree.map(lambda top, end: jnp.maximum(top - end, 0.0), tops, ends), counts_rows)
 
 
 def wanted(path: Path, x: Iterate, place: Array) -> StepProducts:
@@ -71,6 +74,14 @@ def place_of(path: Path, x: Iterate) -> Array:
     return jnp.maximum(above, 0.0) / jnp.maximum(height, _TINY)
 
 
+def relaxation_at(path: Path, place: Array, relaxation: Array) -> Array:
+    """The relaxation whose gaps and limits have about these products."""
+    heights, ends = jnp.sum(path.heights.limits), jnp.sum(path.ends.limits)
+    for top, end in zip(path.heights.pairs, path.ends.pairs, strict=True):
+        heights, ends = heights + jnp.sum(top.gamma), ends + jnp.sum(end.gamma)
+    return relaxation * place * heights / jnp.maximum(ends, _TINY)
+
+
 def balance(path: Path, x: Iterate) -> Array:
     """The least product over what it should be at this place."""
     place = place_of(path, x)
@@ -90,15 +101,14 @@ def balance(path: Path, x: Iterate) -> Array:
     return low
 
 
-def farthest_product(path: Path, x: Iterate) -> Array:
+def farthest_product(ends: StepProducts, now: StepProducts, counts_rows: bool) -> Array:
     """How far the worst product is from its end, over that end."""
-    worst = jnp.max(jnp.abs(x.limits.force * x.limits.gap / path.ends.limits - 1), initial=0.0)
-    now, ends = step_products(x, x), wanted(path, x, jnp.zeros(()))
+    worst = jnp.max(jnp.abs(now.limits / ends.limits - 1), initial=0.0)
     for here, there in zip(now.pairs, ends.pairs, strict=True):
         for off in (
-            here.rows / there.rows - 1 if path.counts_rows else jnp.zeros(1),
+            here.rows / there.rows[:, None] - 1 if counts_rows else jnp.zeros(1),
             here.gamma / there.gamma - 1,
-            (here.cone - there.cone) / there.cone[:, :1],
+            (here.cone / there.cone[:, None]).at[:, 0].add(-1.0),
         ):
             worst = jnp.maximum(worst, jnp.max(jnp.abs(off), initial=0.0))
     return worst
