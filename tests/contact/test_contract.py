@@ -294,8 +294,10 @@ class TestJax:
 
         by_v, by_u = jax.jit(jax.grad(loss, (0, 1)))(jnp.asarray(state.v), jnp.asarray(controls))
         back = sim.pullback(sim.rollout(state, controls), dv=weights, wrt=())
-        np.testing.assert_allclose(by_v, back.state.v, rtol=1e-8, atol=1e-8 * np.abs(back.state.v).max())
-        np.testing.assert_allclose(by_u, back.controls, rtol=1e-8, atol=1e-8 * np.abs(back.controls).max())
+        # bilevel's derivative is good to 1e-3 only, see above: two ways of rounding it differ by 1e-6 after 100 steps
+        tolerance = 1e-5 if name == "bilevel" else 1e-8
+        for found, expected in ((by_v, back.state.v), (by_u, back.controls)):
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
     def test_a_scene_without_controls_has_a_function_too(self) -> None:
         sim = tg.Simulator(tg.scenes.ball(), contact="ncp")
