@@ -143,7 +143,7 @@ class RigidEngine(HostEngine):
         first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, 0.0)
         if not first[5] < unsolved[5]:
             return unsolved, 0.0, None
-        responses = scratch.body_responses, scratch.constraint_responses
+        responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
         out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
         if asked <= self._options.tolerance:
             return unsolved, 0.0, None
@@ -246,9 +246,10 @@ class RigidEngine(HostEngine):
                     f"overlaps that the laws of contact cannot undo were undone apart from them in this step, which "
                     f"has no derivative by {name}: take the overlap out of the pose, or exclude the pair from collision"
                 )
-        nv, tapes = self._sizes[1], (tape.memory, tape.second)
+        nv, h = self._sizes[1], self.solved(tape.memory).h
         stages, terms, forces = [], [], None
-        for memory in tapes:
+        assert tape.second is not None
+        for memory in (tape.memory, tape.second):
             lin, responses = self.linearize(scratch, memory, rule, with_u="u" in wrt, with_turn=with_force)
             stages.append(Stage(lin, self.solved(memory)))
             terms.append(self._terms(scratch, memory, responses, wrt, lin))
@@ -257,7 +258,7 @@ class RigidEngine(HostEngine):
         first, second = stages
         blocks: dict[str, Array] = {}
         force: dict[str, Array] = {}
-        by_q, by_dv = integrate_jacobians(self._layout, second.lin.v_next, self._h * second.lin.v_next)
+        by_q, by_dv = integrate_jacobians(self._layout, second.lin.v_next, h * second.lin.v_next)
         for name in wrt:
             shape = terms[0][name][0].shape[1:]
             size = math.prod(shape)
@@ -265,7 +266,7 @@ class RigidEngine(HostEngine):
             if name in UNAFFECTED:
                 two = np.zeros_like(two[0]), np.zeros_like(two[1])
             dv, *d_impulses = through_both(first, second, one, two, forces if name == "q" else None)
-            dq = self.solved(tape.memory).h * by_dv @ dv + (by_q if name == "q" else 0.0)
+            dq = h * by_dv @ dv + (by_q if name == "q" else 0.0)
             blocks[name] = np.stack([dq, dv]).reshape(2, nv, *shape)
             if with_force:
                 change = force_derivative_of((first, second), (d_impulses[0], d_impulses[1]), name == "q")
@@ -279,11 +280,7 @@ class RigidEngine(HostEngine):
         """Carry ∂L/∂(q⁺, v⁺, forces) back through the step: one linear solve, whatever `wrt` holds."""
         memory = tape.memory
         if tape.second is not None:
-            names, with_force = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force is not None
-            J = self._jacobian_of_two_stages(scratch, tape, names, with_force, rule)
-            pulls = {"q": cotangent.q, "v": cotangent.v} | ({"force": cotangent.force} if with_force else {})
-            back = {x: sum(np.tensordot(pull, J[y, x], pull.ndim) for y, pull in pulls.items()) for x in names}
-            return back, J.determinate
+            return self._carry_back_through_two_stages(scratch, tape, cotangent, wrt, rule)
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):
             back = self._aware_of_other_modes(scratch, memory, cotangent, wrt, rule, lin, back)
@@ -293,6 +290,19 @@ class RigidEngine(HostEngine):
             back["q"] = by_velocity["q"] + cotangent.q @ X
             back["v"] = by_velocity["v"] + self._h * (cotangent.q @ X)
         return back, not lin.ambiguous
+
+    def _carry_back_through_two_stages(
+        self, scratch: RigidScratch, tape: RigidTape, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """By the Jacobian: such steps are rare."""
+        names, dforce = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force
+        J = self._jacobian_of_two_stages(scratch, tape, names, dforce is not None, rule)
+        back: dict[str, Array] = {}
+        for name in names:
+            back[name] = np.tensordot(cotangent.q, J["q", name], 1) + np.tensordot(cotangent.v, J["v", name], 1)
+            if dforce is not None:
+                back[name] = back[name] + np.tensordot(dforce, J["force", name], 2)
+        return back, J.determinate
 
     def _carry_back(
         self, scratch: RigidScratch, memory: Array, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
