@@ -55,7 +55,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
-_MANY = 64  # contacts: fewer are solved for, or given up, within a fraction of a second
+_MANY = 96  # contacts: fewer are solved for, or given up, within about a second
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 

@@ -40,7 +40,7 @@ _CONTINUATION = 200  # iterations along the path of compliance, for boxes and wh
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
 _LARGEST = 1e7  # velocity that an impulse makes by itself, relative to those there are: mass ratios of 1e4 reach 1e6
 _STILL = 10.0  # velocities within so many times the solver's error are none
-_WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
+_WORK = 2e10  # iterations times rows cubed, in one attempt: a few seconds at most
 
 
 @inline
@@ -124,7 +124,9 @@ def solve_hard(
             error = found
             impulse[:], sigma[:] = trial, trial_sigma
     if not error <= tolerance:
-        more, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error, solver == _PIVOTING)
+        more, error = _continue(
+            G, g, blocks, impulse, sigma, max(most - total, 1), tolerance, error, solver == _PIVOTING
+        )
         total += more
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
@@ -142,7 +144,7 @@ def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
 
 @inline
 def _affordable(iterations: int, n: int) -> int:
-    """Iterations on n rows that take about a second at most."""
+    """Iterations on n rows that take a few seconds at most."""
     return max(min(iterations, 10 + int(_WORK / (1.0 + n**3))), 1)
 
 
