@@ -9,8 +9,6 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tangens as tg
@@ -139,20 +137,22 @@ def _run(model: str, seed: int) -> tuple[int, int, int, int]:
     return steps, unsolved, compared, agree
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_laws_and_derivatives_in_random_scenes(model: str) -> None:
-    steps, unsolved, compared, agree = np.sum([_run(model, seed) for seed in range(15)], axis=0)
-    assert steps >= 140
+def _check_scenes(model: str, seeds: range) -> None:
+    steps, unsolved, compared, agree = np.sum([_run(model, seed) for seed in seeds], axis=0)
+    print(f"{model}: {steps} steps, {unsolved} flagged; {agree} of {compared} derivatives agree")
+    assert steps >= 0.93 * STEPS * len(seeds)  # the others ended in speeds beyond reason, which is flagged, too
     assert unsolved <= 0.05 * steps
     assert compared >= 0.4 * steps
     # The others are ill-conditioned: v⁺ itself is known to no more than 1e-5 there.
     assert agree >= 0.95 * compared
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_laws_and_derivatives_in_random_scenes(model: str) -> None:
+    _check_scenes(model, range(15))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=500)
-@given(seed=st.integers(0, 2**31))
-def test_laws_in_ten_thousand_steps(model: str, seed: int) -> None:
-    _, _, compared, agree = _run(model, seed)
-    assert agree >= 0.8 * compared
+def test_laws_and_derivatives_in_ten_thousand_steps(model: str) -> None:
+    _check_scenes(model, range(1000, 1500))

@@ -1,10 +1,10 @@
 """Compiled functions that take long, called so that Ctrl-C gets through.
 
 Python answers a signal between two of its own instructions, in the main thread: not while that is inside compiled code.
-So the work is done in another thread, which needs no lock of Python's, while the main thread waits and listens. After an
-interrupt that thread is left to itself; its work is bounded, and whoever called it must not touch what it works on. A
-process that ends meanwhile waits for a moment, and then leaves without tidying up: compiled code cannot be stopped, and
-must not find its libraries unloaded.
+So the work is done in another thread, which needs no lock of Python's, while the main thread waits and listens. After
+an interrupt that thread is left to itself; its work is bounded, and whoever called it must not touch what it works on.
+A process that ends meanwhile waits for a moment, and then leaves without tidying up: compiled code cannot be stopped,
+and must not find its libraries unloaded.
 """
 
 from __future__ import annotations
@@ -76,4 +76,4 @@ def interruptible(task: Callable[[], T]) -> T:
     _idle.append(worker)
     if error is not None:
         raise error
-    return result  # type: ignore[no-any-return]
+    return result

@@ -47,6 +47,35 @@ def test_redundant_contacts_converge_within_100_iterations_from_nothing(name: st
     assert out.solver.iterations <= 100, out.solver
 
 
+def random_pile(seed: int) -> tuple[tg.Scene, tg.State]:
+    """A stack of 20, or of masses over four decades, or a wall: crooked, moving, of any friction."""
+    rng = np.random.default_rng(seed)
+    friction, crooked, speed = rng.choice([0.3, 0.6, 1.0]), rng.choice([0.0, 0.01]), rng.choice([0.0, 1e-3, 0.01, 0.1])
+    if seed % 4 == 3:
+        rows, columns = rng.integers(3, 6, 2)
+        places = [(0.2 * c + 0.1 * (r % 2), 0.05 + 0.1 * r) for r in range(rows) for c in range(columns)]
+        masses, size = np.ones(len(places)), "0.0999 0.05 0.05"
+    else:
+        n = 20 if seed % 4 == 0 else int(rng.integers(3, 8))
+        masses, size = np.geomspace(1, (1, 1e4, 1e-4)[seed % 4], n), "0.05 0.05 0.05"
+        places = [(crooked * rng.uniform(-1, 1), 0.05 + 0.1 * i) for i in range(n)]
+    bodies = (_box(x, z, size, mass) for (x, z), mass in zip(places, masses, strict=True))
+    scene = _scene("".join(bodies)).replace(friction=friction)
+    return scene, tg.State(scene.model.qpos0, speed * rng.normal(size=scene.nv))
+
+
+# Constants of the solvers were tuned on other piles than these.
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 160), marks=pytest.mark.slow)])
+def test_random_piles_converge_within_100_iterations_from_nothing(seeds: range) -> None:
+    slow = []
+    for seed in seeds:
+        scene, state = random_pile(seed)
+        report = tg.Simulator(scene, PATIENT).step(state).solver
+        if not report.converged or report.relaxed or report.iterations > 100:
+            slow.append((seed, report.iterations, report.residual))
+    assert len(slow) <= 0.05 * len(seeds), slow
+
+
 @pytest.mark.parametrize("name", ["quadruped", "gripper", "stack"])
 @pytest.mark.parametrize("model", ["ncp", "lcp"])
 def test_a_motion_that_diverges_comes_to_an_end(model: str, name: str) -> None:

@@ -66,6 +66,55 @@ class TestRelief:
         np.testing.assert_allclose(back.parameters["mass"], dv @ J["v", "mass"], rtol=1e-9, atol=1e-9)
 
 
+def _wedge(depth: float) -> tg.Scene:
+    """A ball of 0.1 m in a groove of 30 degrees along y, inside both walls by so much: friction 1 holds it there."""
+    wall = '<geom type="box" size="1 1 0.1" pos="{} 0 {}" euler="0 {} 0" friction="1"/>'
+    x, z = 1.0 * np.cos(np.radians(75)), 1.0 * np.sin(np.radians(75))
+    nx, nz = 0.1 * np.sin(np.radians(75)), -0.1 * np.cos(np.radians(75))
+    walls = "".join(wall.format(s * (x + nx), z + nz, -s * 75) for s in (1, -1))
+    height = (0.1 - depth) / np.sin(np.radians(15))
+    return tg.load(f"""<mujoco><option gravity="0 0 0"/><worldbody>{walls}<body pos="0 0 {height}"><freejoint/>
+      <geom size="0.1" mass="1" friction="1"/></body></worldbody></mujoco>""")
+
+
+@pytest.mark.parametrize("model", ["ncp", "lcp"])
+class TestFrictionThatJams:
+    """A ball that sits inside a narrow groove: pushing it out, friction would hold it back."""
+
+    def test_it_leaves_and_the_report_says_so(self, model: str) -> None:
+        scene = _wedge(1e-4)
+        sim = tg.Simulator(scene, model)
+        out = sim.step(scene.initial_state())
+        assert out.solver.converged
+        assert out.solver.relaxed == pytest.approx(0.05, rel=1e-6)
+        assert out.state.v[2] * np.sin(np.radians(15)) == pytest.approx(0.05, rel=1e-3)
+        after = sim.step(out)
+        assert after.solver.relaxed == 0.0
+        assert after.contacts.distance.min(initial=0.0) > -1e-6
+
+    def test_whatever_the_guess(self, model: str) -> None:
+        sim = tg.Simulator(_wedge(1e-4), model)
+        start = tg.State(sim.scene.model.qpos0, [0, 0.3, 0, 0, 0, 0])
+        cold = sim.step(start)
+        warm = sim.step(start, guess=sim.step(sim.step(cold)))
+        np.testing.assert_allclose(warm.state.v, cold.state.v, atol=1e-8)
+
+    def test_derivatives(self, model: str) -> None:
+        sim = tg.Simulator(_wedge(1e-4), TIGHT[model])
+        state = tg.State(sim.scene.model.qpos0, [0.01, 0.2, 0.03, 0.3, 0.1, -0.2])
+        assert sim.step(state).solver.relaxed > 0
+        report = check_gradients(sim, state, wrt=("q", "v", "tau", "mass", "friction"), tolerance=1e-5)
+        assert report.ok, report
+
+
+def test_a_robot_that_overlaps_itself_is_not_flung_apart() -> None:
+    """In its own pose the hand of this arm is inside of the upper arm: nothing moves that did not before."""
+    out = tg.Simulator(tg.load(ARM), "ncp").step(tg.State(np.zeros(3), np.zeros(3)))
+    free = tg.Simulator(tg.load(ARM)).step(tg.State(np.zeros(3), np.zeros(3)))
+    assert out.solver.relaxed > 0
+    assert np.abs(out.state.v).max() <= np.abs(free.state.v).max() + 1e-9
+
+
 @pytest.mark.parametrize("model", ["ncp", "lcp"])
 def test_an_overlap_that_can_be_undone_is_whatever_the_guess(model: str) -> None:
     """Three boxes that overlap by 0.1 mm part at 0.05 m/s each: once, twice, and from any guess."""

@@ -64,7 +64,7 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NO_GUESS = np.zeros(0)
-_MANY = 64  # contacts: fewer are solved for, or given up, within a fraction of a second
+_MANY = 96  # contacts: fewer are solved for, or given up, within about a second
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 _INPUTS = frozenset(("q", "v", "u", "tau"))
 
@@ -152,7 +152,7 @@ class RigidEngine(HostEngine):
         first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, 0.0)
         if not first[5] < unsolved[5]:
             return unsolved, 0.0, None
-        responses = scratch.body_responses, scratch.constraint_responses
+        responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
         out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
         if asked <= self._options.tolerance:
             return unsolved, 0.0, None
@@ -277,9 +277,10 @@ class RigidEngine(HostEngine):
                     f"overlaps that the laws of contact cannot undo were undone apart from them in this step, which "
                     f"has no derivative by {name}: take the overlap out of the pose, or exclude the pair from collision"
                 )
-        nv, tapes = self._sizes[1], (tape.memory, tape.second)
+        nv, h = self._sizes[1], self.solved(tape.memory).h
         stages, terms, forces = [], [], None
-        for memory in tapes:
+        assert tape.second is not None
+        for memory in (tape.memory, tape.second):
             lin, responses = self.linearize(scratch, memory, rule, with_u="u" in wrt, with_turn=with_force)
             stages.append(Stage(lin, self.solved(memory)))
             terms.append(self._terms(scratch, memory, responses, wrt, lin))
@@ -288,7 +289,7 @@ class RigidEngine(HostEngine):
         first, second = stages
         blocks: dict[str, Array] = {}
         force: dict[str, Array] = {}
-        by_q, by_dv = integrate_jacobians(self._layout, second.lin.v_next, self._h * second.lin.v_next)
+        by_q, by_dv = integrate_jacobians(self._layout, second.lin.v_next, h * second.lin.v_next)
         for name in wrt:
             shape = terms[0][name][0].shape[1:]
             size = math.prod(shape)
@@ -296,7 +297,7 @@ class RigidEngine(HostEngine):
             if name in UNAFFECTED:
                 two = np.zeros_like(two[0]), np.zeros_like(two[1])
             dv, *d_impulses = through_both(first, second, one, two, forces if name == "q" else None)
-            dq = self.solved(tape.memory).h * by_dv @ dv + (by_q if name == "q" else 0.0)
+            dq = h * by_dv @ dv + (by_q if name == "q" else 0.0)
             blocks[name] = np.stack([dq, dv]).reshape(2, nv, *shape)
             if with_force:
                 change = force_derivative_of((first, second), (d_impulses[0], d_impulses[1]), name == "q")
@@ -312,11 +313,7 @@ class RigidEngine(HostEngine):
             tape, rule = self._other_side(scratch, tape, rule.within), Exact()
         memory = tape.memory
         if tape.second is not None:
-            names, with_force = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force is not None
-            J = self._jacobian_of_two_stages(scratch, tape, names, with_force, rule)
-            pulls = {"q": cotangent.q, "v": cotangent.v} | ({"force": cotangent.force} if with_force else {})
-            back = {x: sum(np.tensordot(pull, J[y, x], pull.ndim) for y, pull in pulls.items()) for x in names}
-            return back, J.determinate
+            return self._carry_back_through_two_stages(scratch, tape, cotangent, wrt, rule)
         back, lin = self._carry_back(scratch, memory, cotangent, wrt, rule)
         if isinstance(rule, ComplementarityAware):
             back = self._aware_of_other_modes(scratch, memory, cotangent, wrt, rule, lin, back)
@@ -326,6 +323,19 @@ class RigidEngine(HostEngine):
             back["q"] = by_velocity["q"] + cotangent.q @ bounce.q_by_q + cotangent.v @ bounce.more_v_by_q
             back["v"] = by_velocity["v"] + cotangent.q @ bounce.q_by_v + cotangent.v @ bounce.more_v_by_v
         return back, not lin.ambiguous
+
+    def _carry_back_through_two_stages(
+        self, scratch: RigidScratch, tape: RigidTape, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule
+    ) -> tuple[dict[str, Array], bool]:
+        """By the Jacobian: such steps are rare."""
+        names, dforce = tuple(dict.fromkeys((*_INPUTS, *wrt))), cotangent.force
+        J = self._jacobian_of_two_stages(scratch, tape, names, dforce is not None, rule)
+        back: dict[str, Array] = {}
+        for name in names:
+            back[name] = np.tensordot(cotangent.q, J["q", name], 1) + np.tensordot(cotangent.v, J["v", name], 1)
+            if dforce is not None:
+                back[name] = back[name] + np.tensordot(dforce, J["force", name], 2)
+        return back, J.determinate
 
     def _carry_back(
         self, scratch: RigidScratch, memory: Array, cotangent: Cotangent, wrt: Sequence[str], rule: GradientRule

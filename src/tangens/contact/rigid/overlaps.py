@@ -1,15 +1,16 @@
 """Overlaps that the laws of contact cannot undo: a step in two stages.
 
 Bodies that are held overlapping, by limits, by other bodies or by friction that jams, leave the contact problem without
-a solution. Then nothing asks for more than to stay as it is, which the laws always allow, and gives a velocity v_c. What
-overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
+a solution. Then nothing asks for more than to stay as it is, which the laws always allow, and gives a velocity v_c.
+What overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
 
     minimise ½·|v⁺ − v_c|²_M + ½·Σ |s|²/c   so that   J·v⁺ + target + s ≥ 0,  or = 0 for an equality
 
-Only those that ask for something (target < 0, or an equality's error) may stay behind, by s: nothing is pushed into what
-it only touches. c is a small share of how a body answers impulses, and goes to zero with what is asked for. So v⁺ is
-unique, continuous and differentiable, whatever overlaps, and no overlap is left that could be undone, but for that
-share.
+Only those that ask for something (target < 0, or an equality's error) may stay behind, by s: nothing is pushed into
+what it only touches. c is a small share of how a body answers impulses, and goes to zero with what is asked for. So
+v⁺ is unique, continuous and differentiable, whatever overlaps, and no overlap is left that could be undone, but for
+that share; and but for those between parts of one tree: these ask for nothing and yield to others, since collision
+geoms of many robots overlap in every pose.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
-from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, SPEC, WELD, unpack_constraints
+from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, WELD, unpack_constraints
 from tangens.contact.rigid.assembly.delassus import apply_impulses, set_delassus
 from tangens.contact.rigid.assembly.targets import set_contact_targets
 from tangens.contact.rigid.memory.settings import ITERATIONS, TOLERANCE
@@ -45,6 +46,11 @@ def body_responses(m: mujoco.MjModel) -> Array:
     return _power_of_two(m.body_invweight0[m.geom_bodyid, 0])
 
 
+def trees(m: mujoco.MjModel) -> Array:
+    """The tree that each geom's body belongs to, (ngeom,)."""
+    return m.body_rootid[m.geom_bodyid].astype(np.float64)
+
+
 def constraint_responses(m: mujoco.MjModel, packed: Array) -> Array:
     """The same of limits, equalities and dry friction, for moving and for turning, (constraints, 2)."""
     specs, entries = unpack_constraints.py_func(packed)
@@ -64,9 +70,9 @@ def _power_of_two(x: Array) -> Array:
     return np.where(x > 0.0, 2.0 ** np.round(np.log2(np.maximum(x, 1e-300))), 0.0)
 
 
-@kernel(ints(2), floats(1), number, floats(1), floats(2), nogil=True)
+@kernel(ints(2), floats(1), number, floats(1), floats(1), floats(2), nogil=True)
 def undo_overlaps(
-    table: IntArray, tape: Array, correction: float, by_geom: Array, by_constraint: Array
+    table: IntArray, tape: Array, correction: float, tree: Array, by_geom: Array, by_constraint: Array
 ) -> tuple[Array, Array, int, float, float]:
     """The second stage, from the tape of the first, which undid nothing.
 
@@ -82,20 +88,37 @@ def undo_overlaps(
     set_contact_targets(model, kin, w)
     build_rows(model, kin, w, np.ones(2 * ns, dtype=np.int64), np.zeros(3 * nc + 6 * ns))
     nb, n = w.counts[0], w.counts[1]
+    left = _leave_trees(w, tree)
     _without_friction(w)
     target = w.g[:n].copy()
     set_delassus(model, w)
-    soft = _add_compliance(model, w, target, by_geom, by_constraint)
+    soft = _add_compliance(model, w, target, left, by_geom, by_constraint)
     G, impulse, sigma = w.G[: n * n].reshape(n, n), w.impulse[:n], w.sigma[:n]
     tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
     iterations, error, _ = solve(G, w.g[:n], w.blocks[:nb], impulse, sigma, most, tolerance, _NEWTON)
-    asked = _set_slopes(w, target, soft)
+    asked = _set_slopes(w, target, left, soft)
     apply_impulses(model, w)
     out = np.empty(kin.q.shape[0] + kin.v.shape[0] + 13 * nc)
     if not integrate(model, kin, w, out):
         error = np.inf
     report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
     return out, record(table, model, w), iterations, error, asked
+
+
+@inline
+def _leave_trees(w: Workspace, tree: Array) -> Array:
+    """Parts of one tree that overlap ask for nothing; returns what they would have asked for, row by row.
+
+    Collision geoms of many robots overlap in every pose. What parts them does so again in each step.
+    """
+    left = np.zeros(w.counts[1])
+    for b in range(w.counts[0]):
+        block = w.blocks[b]
+        if block.kind in (CONTACT, BOX) and w.g[block.start] < 0.0:
+            geom, i = w.contacts[block.source].geom, block.start
+            if tree[geom[0]] == tree[geom[1]]:
+                left[i], w.g[i] = -w.g[i], 0.0
+    return left
 
 
 @inline
@@ -109,7 +132,9 @@ def _without_friction(w: Workspace) -> None:
 
 
 @inline
-def _add_compliance(model: Model, w: Workspace, target: Array, by_geom: Array, by_constraint: Array) -> Array:
+def _add_compliance(
+    model: Model, w: Workspace, target: Array, left: Array, by_geom: Array, by_constraint: Array
+) -> Array:  # fmt: skip
     """Add c to the diagonal of G; returns what it is a share of: the response of each row that may stay behind."""
     n = w.counts[1]
     soft = np.zeros(n)
@@ -121,28 +146,29 @@ def _add_compliance(model: Model, w: Workspace, target: Array, by_geom: Array, b
                 response = by_geom[geom[0]] + by_geom[geom[1]] if i == block.start else 0.0
             else:
                 response = by_constraint[-1 - block.source, 1 if i >= block.start + 3 else 0]
-            if target[i] < 0.0 or block.kind == EQUALITY:
-                soft[i] = _SHARE * response
+            asked = left[i] + abs(target[i])
+            if target[i] < 0.0 or left[i] > 0.0 or block.kind == EQUALITY:
+                soft[i] = (_SHARE if left[i] == 0.0 else 1.0) * response
                 if block.kind != EQUALITY and w.G[i * n + i] <= _IMMOBILE * response:
                     w.g[i] = _NEVER  # nothing moves that way: it bears no load
-                w.G[i * n + i] += soft[i] * abs(target[i]) / (abs(target[i]) + _SLOW)
+                w.G[i * n + i] += soft[i] * asked / (asked + _SLOW)
     return soft
 
 
 @inline
-def _set_slopes(w: Workspace, target: Array, soft: Array) -> float:
+def _set_slopes(w: Workspace, target: Array, left: Array, soft: Array) -> float:
     """How rows change with their targets, c included; returns the largest velocity asked for."""
-    asked = 0.0
+    most = 0.0
     for b in range(w.counts[0]):
         block = w.blocks[b]
         for i in range(block.start, block.start + block.width):
             if soft[i] == 0.0:
                 continue
-            size = abs(target[i])
-            asked = max(asked, size)
-            slope = soft[i] * w.impulse[i] * _SLOW / (size + _SLOW) ** 2
-            factor = 1.0 + (slope if target[i] > 0.0 else -slope)
+            asked = left[i] + abs(target[i])
+            most = max(most, asked)
+            slope = soft[i] * w.impulse[i] * _SLOW / (asked + _SLOW) ** 2
+            factor = (0.0 if left[i] > 0.0 else 1.0) + (slope if target[i] > 0.0 else -slope)
             w.rate[i] *= factor
             if block.kind == CONTACT:
                 w.contacts[block.source].gain *= factor
-    return asked
+    return most

@@ -25,7 +25,7 @@ from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
-from tangens.contact.rigid.overlaps import body_responses, constraint_responses
+from tangens.contact.rigid.overlaps import body_responses, constraint_responses, trees
 from tangens.contact.rigid.solvers.solve import SOLVERS
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.kinematic_tree import pack_tree
@@ -59,6 +59,7 @@ class RigidScratch:
         self.has_ties = bool(np.isin(m.eq_type, ties).any())
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         constraints = Constraints(scene.shared_model)
+        self.trees = trees(scene.shared_model)
         self.body_responses = body_responses(scene.shared_model)
         """How fast the geoms' bodies answer impulses, and constraints besides contact: see `overlaps`."""
         self.constraint_responses = constraint_responses(scene.shared_model, constraints.packed)

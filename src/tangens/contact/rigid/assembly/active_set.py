@@ -27,9 +27,7 @@ Records = NDArray[np.void]
 
 
 @subroutine
-def add_violated(
-    model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, slack: float
-) -> int:
+def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limits: IntArray, slack: float) -> int:
     """Let contacts and limits take part whose velocity, target included, is below `slack`; returns how many are new."""
     specs, entries, q, v_next = model.specs, model.entries, kin.q, w.v_next
     nc = w.contacts.shape[0]

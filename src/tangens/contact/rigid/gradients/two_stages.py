@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     solved: Solved
 
     def response(self, R: Array, C: Array) -> tuple[Array, Array]:
-        """dv and the impulses' dλ, of an input."""
+        """What an input makes of the velocity and of the impulses: dv and dλ."""
         lin = self.lin
         rows = lin.Y @ R
         apply_B(lin.slide, rows)
@@ -43,7 +43,7 @@ class Stage(NamedTuple):
 
 
 def through_both(first: Stage, second: Stage, one: Term, two: Term, moved: Array | None) -> tuple[Array, Array, Array]:
-    """dv⁺ and the impulses' derivatives in both stages; `moved` is ∂(Jᵀ·λ)/∂θ, if the input moves contacts."""
+    """How v⁺ and the impulses of both stages change; `moved` is ∂(Jᵀ·λ)/∂θ, if the input moves contacts."""
     dv, d_first = first.response(*one)
     W = first.lin.W
     R = two[0] - one[0] + np.linalg.solve(W @ W.T, dv)

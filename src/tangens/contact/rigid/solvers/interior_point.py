@@ -9,7 +9,7 @@ where ∘ is Jordan's product and e the cone's axis. Newton's method follows τ 
 corrector; the shift is linearised like the rest, and held for a while where that leads to short steps, as the path may
 fold: with it held, the problem is convex. All contacts take part all along, none has to be guessed open, sticking
 or sliding, so that it does not matter how many of them are redundant. The last digits are left to semi-smooth Newton
-steps, or to `proximal` ones. A limit is a cone of one dimension, dry friction an interval, an equality has no inequality.
+steps, or to `proximal` ones. A limit is a cone of one dimension, dry friction an interval, an equality has neither.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _start(blocks: Records, size: float, x: Array, z: Array, other: Array) -> fl
     degree = 1e-300
     for b in range(blocks.shape[0]):
         block, a = blocks[b], blocks[b].start
-        if block.kind == CONTACT or block.kind == LIMIT:
+        if block.kind in (CONTACT, LIMIT):
             x[a], z[a], degree = size, size, degree + 1.0
         elif block.kind == DRY:
             z[a], other[a], degree = size, size, degree + 2.0

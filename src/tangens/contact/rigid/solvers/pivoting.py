@@ -224,7 +224,7 @@ def _let_stick(
     G: Array, g: Array, blocks: Records, box: Box, places: IntArray, impulse: Array, sigma: Array, tolerance: float,
     error: float,
 ) -> float:  # fmt: skip
-    """Look for smaller impulses where some row is on a bound without moving, if the laws allow it; returns the residual."""
+    """Look for smaller impulses where some row is on a bound without moving; returns the residual."""
     for i in range(places.shape[0]):
         normal = box.normal[i]
         if normal < 0:

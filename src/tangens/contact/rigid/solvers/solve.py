@@ -36,11 +36,11 @@ _FEW_SWEEPS, _FEW_ROWS = (
 )  # of Gauss-Seidel from nothing, where it does not end there; in heaps they settle nothing
 _COMPLIANCE = 1e-8  # of its equations, where contacts are redundant
 _INTERIOR, _PROXIMAL = 40, 80  # iterations of the interior-point method, and of proximal steps where it ends early
-_CONTINUATION = 200  # iterations along the path of compliance, for boxes
+_CONTINUATION = 200  # iterations along the path of compliance, for boxes and where that ends early, too
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
 _LARGEST = 1e7  # velocity that an impulse makes by itself, relative to those there are: mass ratios of 1e4 reach 1e6
 _STILL = 10.0  # velocities within so many times the solver's error are none
-_WORK = 6e10  # iterations times rows cubed, in one attempt: about a second
+_WORK = 2e10  # iterations times rows cubed, in one attempt: a few seconds at most
 
 
 @inline
@@ -112,12 +112,10 @@ def solve_hard(
     velocity(G, g, impulse, sigma)
     error, total = residual(blocks, impulse, sigma), 0
     most = _affordable(iterations, g.shape[0])
-    if solver == _PIVOTING:
-        total, error = _continue(G, g, blocks, impulse, sigma, most, tolerance, error)
-    else:
+    if solver != _PIVOTING:
         trial, trial_sigma = impulse.copy(), sigma.copy()
         total, found = interior_point(G, g, blocks, trial, trial_sigma, min(most, _INTERIOR), tolerance)
-        if not found <= tolerance:
+        if not found <= tolerance and not _beyond_digits(g, blocks, trial):
             more, found = proximal(G, g, blocks, trial, trial_sigma, min(most - total, _PROXIMAL), tolerance)
             total += more
         if _beyond_digits(g, blocks, trial):
@@ -125,13 +123,18 @@ def solve_hard(
         if found < error or not math.isfinite(error):
             error = found
             impulse[:], sigma[:] = trial, trial_sigma
+    if not error <= tolerance:
+        more, error = _continue(
+            G, g, blocks, impulse, sigma, max(most - total, 1), tolerance, error, solver == _PIVOTING
+        )
+        total += more
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, FALLBACK if solver == _PIVOTING else NEWTON
 
 
 @inline
 def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
-    """Whether impulses have grown without bounds, as those of problems without a solution do, until rounding hides it."""
+    """Whether impulses have grown until rounding hides that there is no solution."""
     fastest, largest = 0.0, 0.0
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
@@ -141,15 +144,16 @@ def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
 
 @inline
 def _affordable(iterations: int, n: int) -> int:
-    """Iterations on n rows that take about a second at most."""
+    """Iterations on n rows that take a few seconds at most."""
     return max(min(iterations, 10 + int(_WORK / (1.0 + n**3))), 1)
 
 
 @subroutine
 def _continue(
-    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float
+    G: Array, g: Array, blocks: Records, impulse: Array, sigma: Array, iterations: int, tolerance: float, error: float,
+    sweep: bool,
 ) -> tuple[int, float]:  # fmt: skip
-    """Follow the path of compliance; where it ends early, let Gauss-Seidel sweeps find places for Newton to start from.
+    """Follow the path of compliance; where it ends early, Gauss-Seidel sweeps may find places for Newton to start from.
 
     `error` is that of the impulses
     given, which are kept if nothing better is found.
@@ -163,7 +167,7 @@ def _continue(
             error = found
             impulse[:] = trial
             sigma[:] = trial_sigma
-        if error <= tolerance or not solvable or total >= iterations:
+        if error <= tolerance or not solvable or total >= iterations or not sweep:
             break
         trial[:] = 0.0
         velocity(G, g, trial, trial_sigma)
