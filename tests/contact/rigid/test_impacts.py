@@ -70,6 +70,16 @@ def test_forces_of_a_step_with_impacts_explain_its_motion() -> None:
     np.testing.assert_allclose(out.state.v[:3] - start.v[:3], 0.01 * change, atol=1e-9)
 
 
+def test_an_impact_at_the_very_end_of_a_step_leaves_a_last_piece() -> None:
+    scene = scene_of(FLOOR + BALL.format(0, 0.11, 1), gravity=0.0).replace(restitution=1.0)
+    sim = tg.Simulator(scene, RESOLVED)
+    for end in (0.0, 1e-17, -1e-17, 1e-15, -1e-15):
+        out = sim.step(scene.initial_state().replace(v=[0, 0, -(1 + 1e-15) + end, 0, 0, 0]))
+        assert sim.jacobian(out).switch.distance > 0.1
+        assert np.isfinite(out.contacts.force).all()
+        assert out.state.q[2] == pytest.approx(0.1, abs=1e-9)
+
+
 class TestDerivatives:
     @pytest.mark.parametrize("case", ["balls", "pendulum", "row"])
     def test_they_agree_with_differences(self, case: str) -> None:
