@@ -223,7 +223,8 @@ class ResolvedImpacts(RigidEngine):
         """Only what rests is on a switch: what meets does so at its own time."""
         out = np.full(len(solved.contacts), np.inf)
         blocks = solved.blocks[(solved.blocks["source"] >= 0) & (solved.blocks["mode"] != BREAKING)]
-        resting = blocks["source"][solved.contacts["bounces"][blocks["source"]] == 0]
+        contacts = solved.contacts[blocks["source"]]
+        resting = blocks["source"][(contacts["bounces"] == 0) | (np.abs(contacts["target"]) <= APPROACHES)]
         out[resting] = super()._bouncing_jumps(solved)[resting]
         return out
 
