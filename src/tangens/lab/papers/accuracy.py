@@ -3,7 +3,7 @@
 Differences that reach across a switch of modes say nothing. So a state that misses is looked at again: does a contact,
 a joint limit or a joint's dry friction have another mode at one of the points that the differences used, and does the
 slope change between them? Or does the step itself say that it is on a switch? If not, do differences with a smaller or
-larger step agree, where those of the usual one bend or are noisy? A miss that none of this explains is a wrong derivative.
+larger step agree, where those of the usual one bend or are noisy? A miss that nothing explains is a wrong derivative.
 """
 
 from __future__ import annotations
