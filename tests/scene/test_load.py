@@ -55,8 +55,9 @@ def test_motors_do_not_take_over_the_defaults_of_other_actuators() -> None:
       </worldbody><actuator><motor joint="driven" ctrlrange="-1 1" forcerange="-2 2"/></actuator></mujoco>"""
     scene = tg.load(xml, motors=True)
     state = scene.initial_state()
-    pushed, forced = (tg.Simulator(scene).step(state, **x).state.v for x in ({"u": [0, 3.0]}, {"tau": [0, 3.0]}))
-    np.testing.assert_allclose(pushed, forced)
+    sim = tg.Simulator(scene)
+    pushed, forced = sim.step(state, u=[0, 3.0]), sim.step(state, tau=[0, 3.0])
+    np.testing.assert_allclose(pushed.state.v, forced.state.v)
 
 
 def test_options_add_base_ground_and_motors() -> None:

@@ -49,6 +49,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     judged = [r for r in result["results"] if r["ok"] is not None]
     missed = [r for r in judged if not r["ok"]]
     say(f"{len(judged) - len(missed)} of {len(judged)} targets met")
+    for row in missed:
+        why = row.get("why") or "no reason is known"
+        say(f"missed: {row['name']}, {_number(row['ours'])} {row['unit']}".rstrip() + f", {row['target']}: {why}")
     return EXIT_MISSED if missed else EXIT_OK, result
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tangens as tg
-from tangens.testing import Sample, gradient_errors, parameter_errors
+from tangens.testing import Sample, contact_agreement, gradient_errors, parameter_errors
 
 RESOLVED = tg.Lcp(bounce="resolved", tolerance=1e-13)
 FLOOR = '<geom name="floor" type="plane" size="5 5 1"/>'
@@ -70,6 +70,16 @@ def test_forces_of_a_step_with_impacts_explain_its_motion() -> None:
     np.testing.assert_allclose(out.state.v[:3] - start.v[:3], 0.01 * change, atol=1e-9)
 
 
+def test_an_impact_at_the_very_end_of_a_step_leaves_a_last_piece() -> None:
+    scene = scene_of(FLOOR + BALL.format(0, 0.11, 1), gravity=0.0).replace(restitution=1.0)
+    sim = tg.Simulator(scene, RESOLVED)
+    for end in (0.0, 1e-17, -1e-17, 1e-15, -1e-15):
+        out = sim.step(scene.initial_state().replace(v=[0, 0, -(1 + 1e-15) + end, 0, 0, 0]))
+        assert sim.jacobian(out).switch.distance > 0.1
+        assert np.isfinite(out.contacts.force).all()
+        assert out.state.q[2] == pytest.approx(0.1, abs=1e-9)
+
+
 class TestDerivatives:
     @pytest.mark.parametrize("case", ["balls", "pendulum", "row"])
     def test_they_agree_with_differences(self, case: str) -> None:
@@ -102,6 +112,25 @@ class TestDerivatives:
         for key, block in reference.items():
             scale = np.abs(block).max()
             np.testing.assert_allclose(ours[key], block, rtol=1e-5, atol=1e-5 * scale + 1e-9, err_msg=str(key))
+
+    @pytest.mark.parametrize("model", [tg.Ncp(tolerance=1e-13), tg.Lcp(tolerance=1e-13), RESOLVED])
+    @pytest.mark.parametrize("shape", ['type="box" size="0.1 0.07 0.05"', 'type="capsule" size="0.05 0.1"'])
+    def test_along_a_fall_they_agree_where_no_switch_is_near(self, model: tg.ContactModel, shape: str) -> None:
+        body = f'<body pos="0 0 0.2"><freejoint/><geom {shape} mass="1"/></body>'
+        scene = scene_of(FLOOR + body, 0.005).replace(restitution=0.5, friction=0.6)
+        sim, rng = tg.Simulator(scene, model), np.random.default_rng(3)
+        start = tg.State(scene.integrate(scene.initial_state().q, [0, 0, 0, 1, 0.5, 0.2]), rng.normal(size=6))
+        traj = sim.rollout(start, 250)
+        found = [contact_agreement(sim, resting(scene, traj.state(t)), rng, 2) for t in range(0, 250, 5)]
+        compared, agree = np.sum(found, axis=0)
+        assert compared >= 40
+        assert agree == compared
+
+    def test_what_bounces_and_lies_still_is_on_a_switch(self) -> None:
+        """A gap that opens, however little, lets it fall."""
+        scene = scene_of(FLOOR + BALL.format(0, 0.1, 1)).replace(restitution=0.5)
+        for model in (tg.Ncp(), tg.Lcp(), RESOLVED):
+            assert tg.Simulator(scene, model).jacobian(scene.initial_state()).switch.distance == 0.0
 
     def test_several_contacts_in_one_impact_are_on_a_switch(self) -> None:
         row = "".join(

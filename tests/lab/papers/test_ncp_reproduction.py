@@ -25,7 +25,11 @@ def test_rows_judge_numbers_and_nan_misses() -> None:
     assert at_least("a", 2.0, 1.0)["ok"]
     assert not at_least("a", np.nan, 1.0)["ok"]
     assert info("a", 1.0)["ok"] is None
-    assert info("a", 1.0).keys() == at_least("a", 1.0, 1.0).keys() == {"name", "paper", "ours", "unit", "target", "ok"}
+    assert (
+        info("a", 1.0).keys()
+        == at_least("a", 1.0, 1.0).keys()
+        == {"why", "name", "paper", "ours", "unit", "target", "ok"}
+    )
 
 
 class TestInverseProblems:
@@ -134,14 +138,16 @@ def test_the_command_prints_and_writes_rows(
         return [info("size", 3, paper=4), at_most("error", 0.5, 1.0)], [out / "figure.png"]
 
     def bad(effort: str, out: Path) -> tuple[list[dict], list[Path]]:  # type: ignore[type-arg]
-        return [at_most("other error", 2.0, 1.0)], []
+        return [at_most("other error", 2.0, 1.0, why="it is a long way")], []
 
     arguments = ["reproduce", "ncp", "--quick", "--out", str(tmp_path), "--json", str(tmp_path / "r.json")]
     monkeypatch.setattr(ncp, "PARTS", {"good": good})
     assert main(arguments) == 0
     monkeypatch.setattr(ncp, "PARTS", {"good": good, "bad": bad})
     assert main(arguments) == 3
-    assert "1 of 2 targets met" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 targets met" in printed
+    assert "missed: other error, 2, <= 1: it is a long way" in printed
     result = json.loads((tmp_path / "r.json").read_text())
     assert [row["ok"] for row in result["results"]] == [None, True, False]
     assert result["figures"] == [str(tmp_path / "ncp" / "figure.png")]

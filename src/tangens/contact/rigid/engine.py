@@ -32,7 +32,13 @@ from tangens.contact.rigid.gradients.other_answers import other_answer
 from tangens.contact.rigid.gradients.other_side import across
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces, force_derivative
-from tangens.contact.rigid.gradients.switches import Crossing, first_to_part, nearest_switch, tilts_of
+from tangens.contact.rigid.gradients.switches import (
+    Crossing,
+    bouncing_jumps,
+    first_to_part,
+    nearest_switch,
+    tilting_jumps,
+)
 from tangens.contact.rigid.gradients.two_stages import UNAFFECTED, Stage, force_derivative_of, through_both
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.overlaps import undo_overlaps
@@ -183,9 +189,10 @@ class RigidEngine(HostEngine):
     def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
         m, solved = scratch.model, self.solved(memory)
         namer = partial(_block_name, m, Constraints(self.scene.shared_model), solved.contacts)
-        tilts = tilts_of(m, solved.contacts, rotations_of(scratch.addresses, memory))
+        tilting = tilting_jumps(m, solved, rotations_of(scratch.addresses, memory))
+        jumps = np.minimum(tilting, self._bouncing_jumps(solved))
         fastest, bodies = self._options.correction_speed, m.geom_bodyid.astype(np.int64)
-        near, crossing = nearest_switch(scratch.addresses, memory, solved, fastest, bodies, tilts, namer)
+        near, crossing = nearest_switch(scratch.addresses, memory, solved, fastest, bodies, jumps, namer)
         try:
             lin, _ = self.linearize(scratch, memory, Exact(), with_u=False, with_turn=False)
         except NotDifferentiable:
@@ -193,6 +200,10 @@ class RigidEngine(HostEngine):
         if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
             return Switch(0.0, "contact", namer(solved.blocks[b])), None
         return near, crossing
+
+    def _bouncing_jumps(self, solved: Solved) -> Array:
+        """How far contacts are from the gap at which bodies bounce; infinite for those that do not."""
+        return bouncing_jumps(self.scene.parameters["restitution"], solved)
 
     def _other_side(self, scratch: RigidScratch, tape: RigidTape, within: float) -> RigidTape:
         """The tape of a step just across the nearest switch, if that is near."""

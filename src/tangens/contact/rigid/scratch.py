@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import sharpen
+from tangens.collision.parallel_boxes import align_boxes
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
@@ -57,6 +58,7 @@ class RigidScratch:
         self.compensates = bool(m.body_gravcomp.any())
         ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
         self.has_ties = bool(np.isin(m.eq_type, ties).any())
+        self._boxes = np.flatnonzero(m.geom_type == mujoco.mjtGeom.mjGEOM_BOX)
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         constraints = Constraints(scene.shared_model)
         self.trees = trees(scene.shared_model)
@@ -133,7 +135,13 @@ class RigidScratch:
     def _find_contacts(self, duration: float) -> int:
         """Let MuJoCo find the contacts, kinematics and margins being set."""
         m, d = self.model, self.data
-        mujoco.mj_collision(m, d)
+        if len(self._boxes) > 1:
+            rotations = d.geom_xmat.copy()
+            align_boxes(self._boxes, d.geom_xmat)
+            mujoco.mj_collision(m, d)
+            d.geom_xmat[:] = rotations
+        else:
+            mujoco.mj_collision(m, d)
         nc = int(d.ncon)
         if nc:
             if "arena" not in self._table:

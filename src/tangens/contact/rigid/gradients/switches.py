@@ -4,6 +4,8 @@ Distances are velocities [m/s, rad/s], so that all laws share one scale: of a ga
 slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity. A cylinder
 that stands flat on a plane touches it at points that jump along its rim when it tilts, and of a mesh that lies flat
 MuJoCo finds but three, around the lowest: the distance is the angular velocity that would tilt them so within the step.
+Bodies that bounce do so in the step that finds them in contact: the distance is the velocity that would open or close
+their gap within it.
 """
 
 from __future__ import annotations
@@ -41,8 +43,6 @@ _AGREES = 1e-6  # equations that differ by no more, relative to the largest, say
 _FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
 """What a block is called."""
-Tilts = Array
-"""Of each contact of a plane with a cylinder or mesh, the sine of its angle to lying flat; else infinite."""
 
 
 class Crossing(NamedTuple):
@@ -55,11 +55,12 @@ class Crossing(NamedTuple):
 
 
 def nearest_switch(
-    table: IntArray, tape: Array, solved: Solved, fastest: float, bodies: IntArray, tilts: Tilts, name_of: Namer
+    table: IntArray, tape: Array, solved: Solved, fastest: float, bodies: IntArray, jumps: Array, name_of: Namer
 ) -> tuple[Switch, Crossing | None]:
     """The nearest switch of the step on a tape, and how to get across.
 
-    `fastest` is the speed beyond which overlaps are not undone, `bodies` are those of the geoms.
+    `fastest` is the speed beyond which overlaps are not undone, `bodies` are those of the geoms, `jumps` are the
+    distances at which contacts come, go or move at once.
     """
     J, target, blocks = every_row(table, tape)
     found = list[tuple[float, str, np.void, Array | None]]()
@@ -68,9 +69,7 @@ def nearest_switch(
             continue
         for distance, kind, row in _of_block(block, solved, float(tape[CORRECTION]), fastest):
             found.append((distance, kind, block, row))
-        source, is_open = int(block["source"]), block["mode"] == BREAKING
-        jump = max(float(solved.sigma[block["start"]]) if is_open else 0.0, _until_flat(tilts, source, solved.h))
-        found.append((jump, "contact", block, None))
+    found += [(float(jumps[c]), "contact", block, None) for block in blocks if (c := int(block["source"])) >= 0]
     part = {(int(block["source"]), float(block["sign"])) for block in solved.blocks}
     for block in blocks:
         if block["kind"] in _NAMES and (int(block["source"]), float(block["sign"])) not in part:
@@ -115,19 +114,28 @@ def first_to_part(lin: Linearization, solved: Solved) -> int | None:
     return int(np.flatnonzero(solved.blocks["start"] <= row)[-1])
 
 
-def tilts_of(m: mujoco.MjModel, contacts: Records, rotations: Array) -> Tilts:
-    """Of the contacts of a step, given the rotations of all geoms, (ngeom, 9)."""
-    out = np.full(len(contacts), np.inf)
-    for c, contact in enumerate(contacts):
-        one, two = contact["geom"]
-        if m.geom_type[one] != _PLANE:
+def tilting_jumps(m: mujoco.MjModel, solved: Solved, rotations: Array) -> Array:
+    """How far contacts of a plane with a cylinder or mesh are from lying flat, given the rotations of all geoms."""
+    out = np.full(len(solved.contacts), np.inf)
+    for block in solved.blocks:
+        c = int(block["source"])
+        if c < 0 or m.geom_type[solved.contacts[c]["geom"][0]] != _PLANE:
             continue
-        normal, turn = rotations[one].reshape(3, 3)[:, 2], rotations[two].reshape(3, 3)
+        normal, turn = (rotations[g].reshape(3, 3) for g in solved.contacts[c]["geom"])
+        two, until_closed = int(solved.contacts[c]["geom"][1]), 0.0
+        if block["mode"] == BREAKING:
+            until_closed = float(solved.sigma[block["start"]])
         if m.geom_type[two] == _CYLINDER:
-            out[c] = np.linalg.norm(np.cross(normal, turn[:, 2]))
+            out[c] = max(until_closed, float(np.linalg.norm(np.cross(normal[:, 2], turn[:, 2]))) / solved.h)
         elif m.geom_type[two] == _MESH:
-            out[c] = _tilt_of_mesh(m, int(m.geom_dataid[two]), turn.T @ normal)
+            out[c] = max(until_closed, _tilt_of_mesh(m, int(m.geom_dataid[two]), turn.T @ normal[:, 2]) / solved.h)
     return out
+
+
+def bouncing_jumps(restitution: Array, solved: Solved) -> Array:
+    """How far contacts of bodies that bounce are from opening or closing: they act at once, or not at all."""
+    bounces = restitution[solved.contacts["geom"]].max(axis=1, initial=0.0) > 0.0
+    return np.where(bounces, np.abs(solved.contacts["gap"]) / solved.h, np.inf)
 
 
 def _tilt_of_mesh(m: mujoco.MjModel, mesh: int, normal: Array) -> float:
@@ -139,10 +147,6 @@ def _tilt_of_mesh(m: mujoco.MjModel, mesh: int, normal: Array) -> float:
     away = np.linalg.norm(np.cross(vertices - vertices[lowest], normal), axis=1)
     others = away > _FIXED * away.max(initial=0.0)
     return float(((heights - heights[lowest])[others] / away[others]).min(initial=np.inf))
-
-
-def _until_flat(tilts: Tilts, source: int, h: float) -> float:
-    return float(tilts[source]) / h if source >= 0 else math.inf
 
 
 def _moves(row: Array, J: Array) -> bool:

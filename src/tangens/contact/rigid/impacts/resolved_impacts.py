@@ -24,6 +24,8 @@ from tangens.contact.rigid.gradients.placement import gap_by_placement
 from tangens.contact.rigid.impacts.impact_derivatives import input_shapes, total_derivative
 from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rigid.memory.settings import ARRIVAL, HORIZON
+from tangens.contact.rigid.memory.tape import Solved
+from tangens.contact.rigid.problem.contact_problem import BREAKING
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rules import GradientRule, OtherSide
 from tangens.dynamics.tangent import integrate
@@ -98,7 +100,8 @@ class ResolvedImpacts(RigidEngine):
                 if flight is None:
                     break
                 pieces.append(flight)
-                x, guess, left = self._after(x, flight, a), flight.out.guess, left - flight.duration
+                x, guess = self._after(x, flight, a), flight.out.guess
+                left = max(left - flight.duration, _INSTANT)  # an impact may fall on the end of the step
             with scratch.changed(HORIZON, _AT_ONCE):
                 impact = self.solve_for(scratch, x._replace(v=x.v + half * a), guess, _INSTANT, 0.0)
             drift, guess = self._drift(scratch, x._replace(v=impact.state.v)), impact.guess
@@ -215,6 +218,15 @@ class ResolvedImpacts(RigidEngine):
                 geoms = piece.out.contacts.geom[pushing[-1]]
                 return Switch(0.0, "contact", geom_names(self.scene.shared_model, geoms))
         return near
+
+    def _bouncing_jumps(self, solved: Solved) -> Array:
+        """Only what rests is on a switch: what meets does so at its own time."""
+        out = np.full(len(solved.contacts), np.inf)
+        blocks = solved.blocks[(solved.blocks["source"] >= 0) & (solved.blocks["mode"] != BREAKING)]
+        contacts = solved.contacts[blocks["source"]]
+        resting = blocks["source"][(contacts["bounces"] == 0) | (np.abs(contacts["target"]) <= APPROACHES)]
+        out[resting] = super()._bouncing_jumps(solved)[resting]
+        return out
 
     def has_other_answers(self, tape: Any) -> bool:
         """Whether the laws allow another v⁺ in any piece."""
