@@ -37,7 +37,7 @@ FALL = {"implicit": 0.25, "euler": 18.0, "rk4": 1.5}
 STABLE = {"implicit": np.inf, "euler": 2.0, "rk4": 2.8}
 """Rates that an integrator takes, over 1 / h."""
 IMPACT = 1.0
-"""Speed v [m/s] at which bodies may meet under an explicit integrator: after a step they are h v deep, and are damped at
+"""Speed v [m/s] at which bodies may meet under an explicit integrator: after a step they are h v deep, and damped at
 the rate k h v / (m v_d), which must be stable."""
 DEPTH_SHARE = 1e-3
 """ε₂ / L."""
