@@ -3,7 +3,7 @@
 Nobody should have to tune contacts. The rules are those of one body of mass m and size L at rest under its own weight:
 
 - ε₃, how far forces reach, is a share of L; but no less than a body falls in a step or so, and more where the
-  integrator is explicit, for a stiffer contact would not be stable.
+  integrator is explicit: a stiffer contact would not be stable at rest, nor where bodies meet at 1 m/s.
 - k puts the body at rest exactly at distance 0: k ε₃ ln 2 = m g. Twice the load presses it in by 1.1 ε₃, ten times by
   6.9 ε₃, a hundred times by 69 ε₃.
 - v_d damps small motions about that rest critically: m g / v_d = 2 m ω, with ω² = k / 2m.
@@ -34,11 +34,16 @@ REACH_SHARE = 5e-4
 """ε₃ / L: ten times a body's weight presses it in by 0.35 % of its size."""
 FALL = {"implicit": 0.25, "euler": 18.0, "rk4": 1.5}
 """ε₃ over the way g h² that a body falls in a step, at least."""
+STABLE = {"implicit": np.inf, "euler": 2.0, "rk4": 2.8}
+"""Rates that an integrator takes, over 1 / h."""
+IMPACT = 1.0
+"""Speed v [m/s] at which bodies may meet under an explicit integrator: after a step they are h v deep, and damped at
+the rate k h v / (m v_d), which must be stable."""
 DEPTH_SHARE = 1e-3
 """ε₂ / L."""
 ROCKING = {"implicit": 4.0, "euler": 18.0, "rk4": 12.0}
 """ε₂ over g h², at least: from 4/3 on a cube at rest does not rock, and it may carry three of its kind."""
-SLIP = {"implicit": 0.0, "euler": 6.0, "rk4": 1.5}
+SLIP = {"implicit": 0.0, "euler": 6.0, "rk4": 2.0}
 """v_s over μ g h, at least. Friction slows the contact of a ball by 3.5 μ g h in a step; where slip is small that is a
 rate of 3.5 μ g / v_s, of which Runge-Kutta's method takes 2.8 / h, Euler's 2 / h, and no more than 1 / h without
 ringing."""
@@ -79,7 +84,8 @@ def derive(
     sizes = np.array([np.inf if g is None else g.size for g in table.geoms])
     size = np.minimum(sizes[one], sizes[two])
     given1, given2, given3 = contact.smoothing
-    least = FALL[contact.integrator] * EARTH * timestep**2
+    impact = (IMPACT * timestep**2 * np.sqrt(2 * EARTH) / STABLE[contact.integrator]) ** (2 / 3) / np.log(2)
+    least = max(FALL[contact.integrator] * EARTH * timestep**2, impact)
     reach = _or(given3, np.maximum(REACH_SHARE * size, least))
     stiffness = _or(contact.stiffness, light * EARTH / (reach * np.log(2)))
     dissipation = _or(contact.dissipation, EARTH / np.sqrt(2 * stiffness / light))

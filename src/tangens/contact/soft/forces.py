@@ -170,8 +170,7 @@ class SoftForces:
 
     def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
-        options = {"smooth": self._smooth, "with_rate": self._implicit}
-        of_mean = partial(row_force, ahead=ahead, is_first=is_first, **options)
+        of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth, with_rate=self._implicit)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)
         for group, (near, share, surface, on), twist in zip(self.table.groups, probed.groups, twists, strict=True):
             own = jax.tree.map(lambda leaf, pair=group.pair: leaf[pair], law)

@@ -8,7 +8,6 @@ point would be pulled into the surface that it penetrates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -66,7 +65,7 @@ def probe(kind: str, probes: Array, radius: Array | None, pose: Pose, surface: S
             case "segment":
                 return from_segment(y, thick, *surface[:2])  # type: ignore[arg-type]
             case _:
-                return from_cloud(y, radius, *surface[2:], listed=listed)  # type: ignore[arg-type, misc]
+                return from_cloud(y, radius, *surface[2:], listed=listed)  # type: ignore[arg-type]
 
     count = 0 if surface.points is None else len(surface.points)
     listed = uses_lists(len(y), count)
@@ -84,9 +83,11 @@ def _turned(turn: Array, p: Array) -> Array:
 def share_left_out(near: Near, surface: Surface, on: Pose) -> Array:
     """A bound on the share of weights that candidate lists leave out, of each probe of a row, (P,)."""
     y = (near.point - on.position) @ on.rotation
-    assert surface.points is not None
-    bound = partial(left_out, points=surface.points, bias=surface.bias, temperature=surface.temperature)
-    return in_blocks(bound, y, _BLOCK // len(surface.points))
+    points, bias, temperature = surface.points, surface.bias, surface.temperature
+    assert points is not None
+    assert bias is not None
+    assert temperature is not None
+    return in_blocks(lambda y: left_out(y, points, bias, temperature), y, _BLOCK // len(points))
 
 
 def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahead: Array) -> Array:
