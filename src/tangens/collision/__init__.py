@@ -17,10 +17,12 @@ _WHERE = {
     "Smoothing": "pair_manifold",
     "growth_distance": "detection",
     "manifold": "manifolds",
+    "selection_sizes": "kept_counts",
 }
 
 if TYPE_CHECKING:
     from tangens.collision.detection import Detection, growth_distance
+    from tangens.collision.kept_counts import selection_sizes
     from tangens.collision.manifolds import manifold
     from tangens.collision.pair_manifold import Manifold, Smoothing
 else:
@@ -32,4 +34,4 @@ else:
         raise AttributeError(f"module 'tangens.collision' has no attribute {name!r}")
 
 
-__all__ = ["Detection", "Manifold", "Smoothing", "growth_distance", "manifold"]
+__all__ = ["Detection", "Manifold", "Smoothing", "growth_distance", "manifold", "selection_sizes"]

@@ -40,8 +40,8 @@ def edge_edge(edge1: Array, edge2: Array, regularization: Any, tau: Any) -> Witn
     per = 1 / (l1 + l2)
     ridge1, ridge2 = regularization * l1, regularization * l2
     c1, c2 = dot(t1, apart) - ridge1 / 2, -dot(t2, apart) - ridge2 / 2
-    numbers = (l1 + ridge1, -dot(t1, t2), l2 + ridge2, c1, c2)
-    x1, x2, crossing = box_qp(*(x * per for x in numbers), tau)
+    q11, q12, q22, c1, c2 = (x * per for x in (l1 + ridge1, -dot(t1, t2), l2 + ridge2, c1, c2))
+    x1, x2, crossing = box_qp(q11, q12, q22, c1, c2, tau)
     point1, point2 = moved(a1, x1, t1), moved(a2, x2, t2)
     return Witnesses(jnp.stack(point1, -1), jnp.stack(point2, -1), jnp.stack([x1, x2], -1), crossing)
 

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.collision.deepest_points import deepest_points
 from tangens.collision.pair_manifold import Manifold, Pose, Smoothing, pair_manifold
 from tangens.dynamics.spatial import SpatialKinematics
 from tangens.errors import OptionError, SceneError
@@ -34,6 +35,8 @@ class Choices(NamedTuple):
     vertices_kept: int | None = None
     edges_kept: int = 16
     projections: int = 0
+    points: int | None = None
+    """If given, so many of the deepest vertices of a pair are all its contacts, see `deepest_points`."""
 
 
 class Group(NamedTuple):
@@ -150,6 +153,8 @@ class SceneManifold:
         c = self._choices
 
         def run(one: Solid, two: Solid, pose1: Pose, pose2: Pose, smoothing: Smoothing) -> Manifold:
+            if c.points is not None:
+                return deepest_points(one, two, pose1, pose2, smoothing, c.points)
             many = len(one.edges) * len(two.edges) > _MANY_EDGES
             return pair_manifold(
                 one,

@@ -73,7 +73,7 @@ def superquadric(
 
 def gauge(axes: Array, exponents: Array, x: Array) -> tuple[Array, Array, Array]:
     """g(x), its gradient, and the length of it that does not vanish at the centre."""
-    g, gradient, steep = _gauge(axes, exponents, list(x))
+    g, gradient, steep = _gauge(list(axes), list(exponents), list(x))
     return g, jnp.stack(gradient), steep
 
 

@@ -28,8 +28,9 @@ SMOOTHING = 4e-4
 """τ [m] that surfaces are made with: 0.1 % of a creature."""
 
 # Position and half axes [m]; a pair stands for both sides.
-_SINGLE = {"torso": ((0, 0, 0.20), (0.05, 0.036, 0.06)), "head": ((0, 0, 0.285), (0.03, 0.03, 0.034))}
-_PAIRS = (
+_Part = tuple[tuple[float, float, float], tuple[float, float, float]]
+_MIDDLE: tuple[_Part, ...] = (((0, 0, 0.20), (0.05, 0.036, 0.06)), ((0, 0, 0.285), (0.03, 0.03, 0.034)))
+_PAIRS: tuple[_Part, ...] = (
     ((0.03, 0, 0.12), (0.019, 0.02, 0.042)),
     ((0.075, 0, 0.23), (0.036, 0.017, 0.017)),
     ((0.032, 0, 0.055), (0.016, 0.017, 0.038)),
@@ -37,13 +38,13 @@ _PAIRS = (
     ((0.034, -0.015, 0.016), (0.02, 0.036, 0.016)),
     ((0.175, 0, 0.23), (0.022, 0.02, 0.013)),
 )
-_TAIL = (((0, 0.055, 0.155), (0.016, 0.04, 0.016)), ((0, 0.115, 0.145), (0.012, 0.038, 0.012)))
-_EARS = ((0.02, 0, 0.325), (0.011, 0.009, 0.022))
+_TAIL: tuple[_Part, ...] = (((0, 0.055, 0.155), (0.016, 0.04, 0.016)), ((0, 0.115, 0.145), (0.012, 0.038, 0.012)))
+_EARS: _Part = ((0.02, 0, 0.325), (0.011, 0.009, 0.022))
 
 
 def creature(parts: int = MOST, seed: int = 0) -> Parameters:
     """The first `parts` superquadrics of a creature; each seed has its own proportions and roundness."""
-    rows = list(_SINGLE.values())
+    rows = list(_MIDDLE)
     for (x, y, z), axes in _PAIRS:
         rows += [((x, y, z), axes), ((-x, y, z), axes)]
     (x, y, z), axes = _EARS

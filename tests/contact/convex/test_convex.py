@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -106,7 +109,7 @@ class TestBoxes:
         total = energy(scene, trajectory)
         assert trajectory.q[-1, 9] > 0.14
         assert np.diff(total).max() < 1e-9
-        active = [c.distance[c.activity > 0.1] for c in trajectory.contacts]
+        active = [c.distance[np.asarray(c.activity) > 0.1] for c in trajectory.contacts]
         assert min(d.min() for d in active if len(d)) > -1e-3  # 1 % of its size, on impact too
 
     def test_gradients_in_a_stack_agree_with_differences(self) -> None:
@@ -119,6 +122,17 @@ class TestBoxes:
         assert len(sim.step(*at).contacts) >= 4
         errors = gradient_errors(sim, at, ("q", "v", "tau"), step=1e-7)
         assert max(errors.values()) < 1e-5, errors
+
+    def test_a_stack_of_point_clouds_rests_on_their_deepest_points(self) -> None:
+        """As `soft` sees them: 56 vertices each, of which 16 are on a face; up to 32 of a pair are deepest."""
+        cloud = tg.geometry.primitive_cloud("box", np.full(3, 0.05), 54)
+        with jax.enable_x64(True):
+            solid = tg.geometry.Solid(jnp.asarray(cloud.vertices), jnp.zeros(()), tg.geometry.cloud_field(cloud))
+        shapes: dict[str, Any] = {"low": solid, "top": solid}
+        scene = boxes("0.01 0.02 0.1502").with_shapes(shapes)
+        trajectory = tg.Simulator(scene, tg.Convex(points=32)).rollout(scene.initial_state(), 200)
+        assert np.abs(trajectory.v[-1]).max() < 1e-3
+        assert trajectory.q[-1, [2, 9]] == pytest.approx([0.05, 0.15], abs=1e-3)
 
     def test_stiffer_contacts_sink_less(self) -> None:
         scene = boxes()
@@ -164,7 +178,7 @@ class TestConstraints:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        "option", [{"compliance": 0.0}, {"smoothing": -1.0}, {"max_iterations": 0}, {"stiffness": 0.0}]
+        "option", [{"compliance": 0.0}, {"smoothing": -1.0}, {"max_iterations": 0}, {"points": 0}, {"stiffness": 0.0}]
     )
     def test_options_without_sense(self, option: dict[str, float]) -> None:
         with pytest.raises(tg.OptionError, match=next(iter(option))):

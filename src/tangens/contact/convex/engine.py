@@ -58,7 +58,7 @@ class ConvexEngine(JaxEngine):
     def _choices(self) -> Choices:
         c = self.contact
         projections = 3 if self.scene.shapes else 0  # edges of described meshes are chords of their surface
-        return Choices(c.edges, c.both_sides, c.vertices_kept, c.edges_kept, projections)
+        return Choices(c.edges, c.both_sides, c.vertices_kept, c.edges_kept, projections, c.points)
 
     def model(self, room: int | None) -> ConvexModel:
         """The model of all scenes with this key."""

@@ -57,6 +57,10 @@ class Convex(ContactModel):
     edges_kept: int = 16
     """Most edges of a solid that are looked at, where two have many: the deepest."""
 
+    points: int | None = None
+    """If given, the contacts of each pair are so many of the deepest vertices of both solids, as `soft` chooses its
+    points, in place of the manifold."""
+
     max_iterations: int = 100
     tolerance: float = 1e-10
     """Of the balance of momentum, relative to the momenta in it."""
@@ -68,9 +72,11 @@ class Convex(ContactModel):
         for name in ("stiffness", "dissipation_time"):
             if getattr(self, name) is not None:
                 _positive(name, getattr(self, name))
-        for name in ("max_iterations", "edges_kept", "vertices_kept"):
+        for name in ("max_iterations", "edges_kept", "vertices_kept", "points"):
             count = getattr(self, name)
-            if not (isinstance(count, int) and count >= 1) and not (name == "vertices_kept" and count is None):
+            if not (isinstance(count, int) and count >= 1) and not (
+                name in ("vertices_kept", "points") and count is None
+            ):
                 raise OptionError(f"{name} must be a positive whole number; got {count!r}")
 
     def bind(self, scene: Scene) -> Engine:

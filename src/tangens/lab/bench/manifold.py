@@ -120,9 +120,8 @@ def _measure_creatures(report: Report, effort: Effort) -> None:
     for parts in sorted({*effort.parts, *effort.batched}):
         ours = manifold_of(parts)
         slope = jax.grad(lambda x, f=ours: jnp.mean(f(x).distance))
+        theirs = mjx_collision.collisions(mjx_collision.creature_model(creature(parts, 0), creature(parts, 1)))
         for n in effort.batched.get(parts, (1,)):
-            model = mjx_collision.creature_model(creature(parts, 0), creature(parts, 1), mjx_collision.kinds_for(n))
-            theirs = mjx_collision.collisions(model)
             x = poses(n)
             q = configurations(x)
             _measure_batch(report, parts, n, {OURS: (ours, x), GRADIENT: (slope, x), "mjx": (theirs, q)}, effort.trials)
@@ -143,7 +142,8 @@ def _measure_batch(report: Report, parts: int, n: int, tools: dict[str, tuple[An
     """Times of all tools on one batch, and the ratios of those that are judged."""
     calls, compile_s = dict[str, Callable[[], object]](), dict[str, float]()
     for tool, (function, rows) in tools.items():
-        compiled, x = jax.jit(jax.vmap(function)), jnp.asarray(rows, jnp.float32)
+        most = mjx_collision.at_once(parts) if tool == "mjx" else n
+        compiled, x = jax.jit(_batched(function, most, n)), jnp.asarray(rows, jnp.float32)
         compile_s[tool], _ = first_call(lambda f=compiled, x=x: f(x))  # type: ignore[misc]
         calls[tool] = lambda f=compiled, x=x: jax.block_until_ready(f(x))  # type: ignore[misc]
     timings = interleaved(calls, trials, most_seconds=LONG)
@@ -155,6 +155,13 @@ def _measure_batch(report: Report, parts: int, n: int, tools: dict[str, tuple[An
         target = GAIN if n == JUDGED and parts == MOST else 1.0
         report.ratios.append(at_least(f"{what}: MJX / tangens", timings.ratio("mjx", OURS), target))
         report.ratios.append(at_most(f"{what}: gradient / forward", timings.ratio(GRADIENT, OURS), SLOWER))
+
+
+def _batched(function: Callable[[Any], Any], most: int, count: int) -> Callable[[Any], Any]:
+    """For a batch, so many at once."""
+    if count <= most:
+        return jax.vmap(function)
+    return lambda x: jax.lax.map(function, x, batch_size=most)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:

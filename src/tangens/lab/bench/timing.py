@@ -64,10 +64,15 @@ def interleaved(
     seconds_per_trial: float = 0.01,
     most_seconds: float = math.inf,
 ) -> Timings:
-    """Time the functions in turns. There are fewer trials where those of one function would take `most_seconds`."""
+    """Time the functions in turns.
+
+    Where `most_seconds` is given, functions are warm already, and there are fewer trials where those of one would take
+    longer.
+    """
     once = dict[str, float]()
     for name, function in functions.items():
-        function()  # warm: compiled, caches filled
+        if most_seconds == math.inf:
+            function()  # warm: compiled, caches filled
         once[name] = _calibrated(function)
     slowest = max(once.values())
     # Next to a function that takes seconds and leaves caches and memory to itself, a short one gets a fair share, too.

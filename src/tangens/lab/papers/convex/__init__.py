@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tangens.lab.papers.convex import box_on_box, primitives, rollouts, rotating_edge
+from tangens.lab.papers.convex import box_on_box, planning, primitives, rollouts, rotating_edge
 from tangens.lab.papers.parts import Part, run_parts
 
 PARTS: dict[str, Part] = {
@@ -12,6 +12,7 @@ PARTS: dict[str, Part] = {
     "rotating edge": rotating_edge.run,
     "box on box": box_on_box.run,
     "rollouts": rollouts.run,
+    "planning": planning.run,
 }
 
 run = partial(run_parts, PARTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tangens.contact import Convex
 from tangens.lab.creatures import Body
-from tangens.results import Trajectory
+from tangens.results import Contacts, Trajectory
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator
 
@@ -52,7 +52,8 @@ def falling_scene(bodies: dict[str, Body], places: dict[str, Array], timestep: f
             f'<geom name="{name}" type="sphere" size="{size_of(body) / 2:.6g}" friction="{friction:g}"/></body>'
         )
     scene = load("".join([*text, "</worldbody></mujoco>"]))
-    return scene.with_shapes({name: body.solid for name, body in bodies.items()})
+    solids: dict[str, Any] = {name: body.solid for name, body in bodies.items()}
+    return scene.with_shapes(solids)
 
 
 def size_of(body: Body) -> float:
@@ -64,10 +65,16 @@ def fall(scene: Scene, bodies: dict[str, Body], contact: Convex, seconds: float)
     """Let everything fall."""
     trajectory = Simulator(scene, contact).rollout(scene.initial_state(), round(seconds / scene.timestep))
     total, size = energy(scene, trajectory), min(map(size_of, bodies.values()))
-    depths = [max(0.0, -float(c.distance.min())) if len(c) else 0.0 for c in trajectory.contacts]
+    depths = [overlap(c) for c in trajectory.contacts]
     gain = float(np.diff(total).max()) / max(float(total[0] - total.min()), 1e-12)
     speed = float(np.abs(trajectory.v[-1]).max())
     return Fall(scene, trajectory, total, speed, depths[-1] / size, max(depths) / size, gain)
+
+
+def overlap(contacts: Contacts) -> float:
+    """The deepest overlap [m] of contacts that count for a tenth at least."""
+    counts = np.asarray(contacts.activity) > 0.1
+    return max(0.0, -float(contacts.distance[counts].min())) if counts.any() else 0.0
 
 
 def energy(scene: Scene, trajectory: Trajectory) -> Array:

@@ -42,15 +42,11 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
                 rows.append(at_most(f"{name}: derivatives against differences", float(error), 1e-5))
             _draw(axes[row], name, theta, points, differences if not tau else slopes)
             jump = float(np.linalg.norm(np.diff(points, axis=0), axis=1).max())
-            rows.append((at_least if row == 0 else info)(*_jump(name, jump, row)))  # type: ignore[operator]
+            what = f"{name}: largest jump between angles 0.3° apart [of half an edge]"
+            rows.append(at_least(what, jump, 1.0) if row == 0 else info(what, jump))
     sharp, smooth = steepest["no smoothing"], steepest["L2 and smooth choices"]
     rows.append(at_least("steepest witness point without smoothing over that with it", sharp / smooth, 10.0))
     return rows, [save_figure(figure, out / "rotating_edge.png")]
-
-
-def _jump(name: str, jump: float, row: int) -> tuple[Any, ...]:
-    what = f"{name}: largest jump between angles 0.3° apart [of half an edge]"
-    return (what, jump, 1.0) if row == 0 else (what, jump)
 
 
 def witness_functions(ridge: float, tau: float | int) -> tuple[Any, Any]:
