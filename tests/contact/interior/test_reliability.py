@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 import tangens as tg
 from tangens.contact.base import Point
 from tangens.contact.interior.engine import InteriorEngine
+from tangens.lab.bench import throws
 
 pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process
 Array = NDArray[np.float64]
@@ -45,6 +46,15 @@ def test_thrown_cubes_converge_but_for_last_resorts(timestep: float, relaxation:
     assert touched > 20
     assert resorts <= 1
     assert iterations < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", list(throws.GEOMS))
+def test_bodies_of_all_shapes_land_at_all_time_steps_and_relaxations(shape: str) -> None:
+    """8,000 steps of each shape. One in 10,000 may fail, so that two of 8,000 are a matter of chance."""
+    counts = list(throws.count(shape, throws=20, steps=20, seed=7))
+    assert sum(c.steps for c in counts) >= 7_900
+    assert sum(c.failures for c in counts) <= 2
 
 
 def _cube(size: float, mass: float) -> tg.Scene:
