@@ -38,7 +38,7 @@ def test_thrown_cubes_converge_but_for_last_resorts(timestep: float, relaxation:
     q, v = _thrown(n, seed=0)
     resorts, iterations, touched = 0, 0.0, 0
     for _ in range(40):
-        many = engine.steps(Point(q, v, np.zeros((n, 0)), np.zeros((n, 6))), lanes=n)
+        many = engine.steps(Point(q, v, np.zeros((n, 0)), np.zeros((n, 6))), lanes=n // 2)  # slow ones come again
         assert not many.failed.any()
         resorts, iterations = resorts + int((~many.converged).sum()), iterations + many.iterations.mean() / 40
         touched += int((np.abs(many.v[:, :2] - v[:, :2]).max(axis=1) > 1e-3).sum())
