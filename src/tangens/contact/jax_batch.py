@@ -60,8 +60,10 @@ def take_steps(engine: JaxEngine, x: Point, parameters: Mapping[str, Any] | None
                 portions.append(portion)
                 crowded.append(_marked(portion, portion.solution.crowded))
                 unfinished.append(np.setdiff1d(_marked(portion, portion.solution.unfinished), crowded[-1]))
-            again = ((crowded, 2 * room, settings), (unfinished, room, engine.settings))
-            waiting += [(np.concatenate(found), *how) for found, *how in again if any(map(len, found))]
+            if any(map(len, crowded)):
+                waiting.append((np.concatenate(crowded), 2 * room, settings))
+            if any(map(len, unfinished)):
+                waiting.append((np.concatenate(unfinished), room, engine.settings))
     return _joined(len(x.q), portions)
 
 

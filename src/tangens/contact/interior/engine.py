@@ -18,7 +18,6 @@ from tangens.contact.structure import structure
 from tangens.geometry import kind
 from tangens.scene import Scene
 
-
 _HURRIED, _NEVER = 18, 2**30
 """Iterations after which slow steps of a batch are left for later: 7 to 15 are common."""
 

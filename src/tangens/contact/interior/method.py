@@ -44,25 +44,26 @@ _SECOND_ORDER = 0.5
 _ROUNDING = 1e-14
 """What rounding leaves of the equations, times ρ."""
 _STALLED = 1e-6
-"""Most that may be left of them where they get no better: a tip's contact point costs digits as 1/ρ. Forces still explain the
-motion to this share."""
+"""Most that may be left of them where they get no better: a tip's contact point costs digits as 1/ρ. Forces still
+explain the motion to this share."""
 _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 """Most that an iteration turns a body [rad], changes α and brings ε towards zero, relative."""
 _TINY = 1e-300
-_PATIENCE = (40, 80, 120)
-"""Iterations after which the attempts before the last one are given up: steps take 7 to 15 on average."""
-_GUESSES = ((1.0, 1.0), (0.3, 0.3), (0.1, 5.0), (1.0, 1.0))
-"""Slacks and forces of the guesses, over those of the first. Between two walls that it does not touch, the first
-guess's forces turn a peg so far that it jams; an impact wants larger ones."""
-_TURNED = (0.5, 0.0, 0.5, 0.2)
-"""Friction is set anew where its cone would cut a step to less than this share, attempt by attempt: where it can follow
-sliding, all else converges. Without, 16 of 60,000 steps of thrown boxes and cylinders jam, and none of those with it."""
-_HOLD = (0.0, 0.0, 0.03, 0.03)
+_PATIENCE = 40
+"""Iterations after which an attempt is given up: steps take 7 to 15 on average."""
+_SLACKS, _FORCES = (1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
+"""Of the guesses of all attempts, over those of the first. Between two walls that it does not touch, the first guess's
+forces turn a peg so far that it jams; an impact wants larger ones."""
+_RELIEF = (1.0, 1.0, 1.0, 1.0, 100.0, 1e4)
+"""By how much ρ is larger: as a last resort. From its solution, the last attempts lead down to ρ again, or back."""
+_FIRST_RESORT, _DOWN, _BACK = 4, 6, 7
+_TURNED = (0.5, 0.0, 0.5, 0.2, 0.5, 0.2, 0.2, 0.5)
+"""Friction is set anew where its cone would cut a step to less than this share: where it can follow sliding, all else
+converges. Without, 24 of 60,000 steps of thrown boxes and cylinders jam, and none of those with it."""
+_HOLD = (0.0, 0.0, 0.03, 0.03, 0.0, 0.03, 0.0, 0.0)
 """Products go down no faster than this times the misfit of the motion, in units of ρ."""
 _BLUR = 0.2
 """Friction that is set anew is relaxed over this share of the change of sliding, or it would overshoot for ever."""
-_RELIEF, RESORTS, _RESORT = 100.0, 2, 40
-"""As a last resort, ρ grows by this factor, so many times, and so many iterations are spent on it."""
 
 
 class Outcome(NamedTuple):
@@ -86,9 +87,15 @@ class _Walk(NamedTuple):
 
     x: Iterate
     """Where to look next."""
-    tries: Array
-    """How many guesses have been given up."""
+    base: Iterate
+    """Where the attempt began."""
+    attempt: Array
     k: Array
+    ends: Array
+    """The iteration at which the attempt is given up."""
+    relief: Array
+    """That of a last resort that was solved."""
+    done: Array
     here: Outcome
 
 
@@ -99,7 +106,7 @@ def solve(
     most: Array,
     tolerance: Array,
     detection: Callable[[Problem, Iterate], Iterate] | None = None,
-    resorts: int = RESORTS,
+    resorts: bool = True,
     pause: Array | int = 2**30,
 ) -> Outcome:
     """Solve a step's equations from a guess, to `tolerance`, relative to ρ.
@@ -120,28 +127,53 @@ def solve(
         converged = (product <= tolerance) & _holds(residual, before, tolerance, here.relaxation)
         return Outcome(x, system, products, zero, residual, product, converged, relief)
 
-    def goes_on(walk: _Walk) -> Array:
-        end = jnp.minimum(most + jnp.where(most > 0, resorts * _RESORT, 0), pause)
-        return (walk.k <= end) & ~walk.here.converged
-
     def iterate(walk: _Walk) -> _Walk:
-        relief = _RELIEF ** jnp.maximum(walk.tries - len(_PATIENCE), 0.0)
+        attempt = walk.attempt
+        relief = jnp.asarray((*_RELIEF, 1.0, 1.0))[attempt]
+        relief = jnp.where(attempt == _BACK, walk.relief, relief)
         here = look(walk.x, relief, walk.here.residual)
-        path = path_from(relieved(problem, relief).ends, _another(guess, walk.tries), counts_rows)
-        x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here, path, walk.tries))
-        # Without time for another guess, a last resort is next.
-        resort, patience = len(_PATIENCE) + 1, jnp.asarray(_PATIENCE)
-        ends = jnp.where(walk.tries < resort - 1, patience[jnp.minimum(walk.tries, resort - 2)], most)
-        ends = jnp.minimum(ends, most) + jnp.maximum(walk.tries - resort + 1, 0) * _RESORT
-        following = jnp.where((walk.tries < resort) & (ends == most), resort, walk.tries + 1)
-        over = (walk.k + 1 == ends) & ~here.converged & (following < resort + resorts)
-        tries = jnp.where(over, following, walk.tries)
-        x = _chosen(tries == walk.tries, x, _another(guess, tries))
-        return _Walk(x, tries, walk.k + 1, here._replace(iterations=walk.k))
+        path = path_from(relieved(problem, relief).ends, walk.base, counts_rows)
+        x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here, path, attempt))
+        is_resort = (attempt >= _FIRST_RESORT) & (attempt < _DOWN)
+        over = (walk.k + 1 >= walk.ends) & ~here.converged
+        following = jnp.where(here.converged & is_resort, _DOWN, _following(attempt, walk.k + 1 >= most, resorts))
+        done = (here.converged & ~is_resort) | (over & ((following > _BACK) | (most <= 0)))
+        changes = (over | (here.converged & is_resort)) & ~done
+        # Down from a resort's solution, and back to it where that fails; else from another guess.
+        base = _chosen(following == _DOWN, here.x, _chosen(following == _BACK, walk.base, _another(guess, following)))
+        return _Walk(
+            _chosen(changes, base, x),
+            _chosen(changes, base, walk.base),
+            jnp.where(changes, following, attempt),
+            walk.k + 1,
+            jnp.where(changes, walk.k + 1 + _patience(following, walk.k + 1, most), walk.ends),
+            jnp.where(is_resort, relief, walk.relief),
+            done,
+            here._replace(iterations=walk.k),
+        )
 
     # To look at the guess inside the loop, too, compiles in two thirds of the time.
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, guess, one, one))
-    return jax.lax.while_loop(goes_on, iterate, _Walk(guess, zero, zero, nowhere)).here
+    begin = _Walk(guess, guess, zero, zero, jnp.minimum(_PATIENCE, most) + 1, one, most < 0, nowhere)
+    return jax.lax.while_loop(lambda walk: ~walk.done & (walk.k <= pause), iterate, begin).here
+
+
+def _following(attempt: Array, late: Array, resorts: bool) -> Array:
+    """The attempt after one that was given up; beyond the last one if there is none."""
+    none = _BACK + 1
+    resort = _FIRST_RESORT if resorts else none
+    following = jnp.where(late & (attempt < _FIRST_RESORT), resort, attempt + 1)
+    following = jnp.where(following == _FIRST_RESORT, resort, following)
+    return jnp.where(following == _DOWN, none, following)  # there is no solution to go down from
+
+
+def _patience(attempt: Array, k: Array, most: Array) -> Array:
+    """How many iterations an attempt has, of those that are left before last resorts."""
+    return jnp.where(
+        attempt < _FIRST_RESORT,
+        jnp.clip(most + 1 - k, 1, _PATIENCE),
+        jnp.where(attempt == _DOWN, jnp.minimum(_PATIENCE, most), _PATIENCE),
+    )
 
 
 def _holds(residual: Array, before: Array, tolerance: Array, relaxation: Array) -> Array:
@@ -159,9 +191,9 @@ def relieved(problem: Problem, relief: Array) -> Problem:
     return problem._replace(ends=ends, relaxation=relief * problem.relaxation)
 
 
-def _advance(problem: Problem, here: Outcome, path: Path, tries: Array) -> Iterate:
+def _advance(problem: Problem, here: Outcome, path: Path, attempt: Array) -> Iterate:
     """One iteration."""
-    hold, turned = (jnp.asarray(column)[tries % len(_GUESSES)] for column in (_HOLD, _TURNED))
+    hold, turned = (jnp.asarray(column)[attempt] for column in (_HOLD, _TURNED))
     x, system, factor = here.x, here.system, factored(here.system.matrix)
     place, cones_seen = place_of(path, x), tuple(group.linear.cone for group in system.groups)
 
@@ -204,7 +236,7 @@ def _trusted(problem: Problem, x: Iterate, system: System, step: Iterate) -> Arr
     """How much of a step the linearised equations can be trusted with: bodies turn, and rows of shapes curve.
 
     Without it, 77 of 21,600 steps of thrown ellipsoids fail, with it none of those. ε counts where it is positive and
-    goes to zero: the section of a cone is the more curved, the nearer to its tip. That of a capsule may change its sign.
+    goes to zero: the section of a cone is the more curved, the nearer to its tip. A capsule's may change its sign.
     """
     turn = jnp.einsum("bid,bd->bi", system.moves, step.v[system.kinematics.dofs])[:, :3]
     most = _TURN / jnp.maximum(jnp.max(jnp.linalg.norm(turn, axis=1), initial=0.0), _TINY)
@@ -212,7 +244,9 @@ def _trusted(problem: Problem, x: Iterate, system: System, step: Iterate) -> Arr
         (alpha, inner), (d_alpha, d_inner) = ((g.scale, g.inner) for g in (u.growth, c.growth))
         grown = _GROWTH * alpha / jnp.maximum(jnp.abs(d_alpha), _TINY)
         positive = np.array([*group.shape1.positive_inner, *group.shape2.positive_inner], bool)
-        shrunk = jnp.where(positive, _INNER * (inner + 1e-9 * group.length[:, None]) / jnp.maximum(-d_inner, _TINY), jnp.inf)
+        shrunk = jnp.where(
+            positive, _INNER * (inner + 1e-9 * group.length[:, None]) / jnp.maximum(-d_inner, _TINY), jnp.inf
+        )
         most = jnp.minimum(most, jnp.minimum(jnp.min(grown, initial=jnp.inf), jnp.min(shrunk, initial=jnp.inf)))
     return most
 
@@ -226,7 +260,7 @@ def _bounds(goal: StepProducts) -> StepProducts:
 
 def _another(x: Iterate, number: Array) -> Iterate:
     """The guesses in turn: slacks nearer to zero, smaller or larger forces."""
-    less, more = jnp.asarray(_GUESSES)[number % len(_GUESSES)]
+    less, more = (jnp.asarray(column)[jnp.minimum(number, len(column) - 1)] for column in (_SLACKS, _FORCES))
 
     def of(u: Unknowns) -> Unknowns:
         grown = u.growth._replace(slack=less * u.growth.slack)

@@ -82,12 +82,12 @@ class InteriorModel(PureModel):
         )
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
-        resorts = 0 if self._is_bilevel else method.RESORTS  # the baseline stays what the paper has
+        resorts = not self._is_bilevel  # the baseline stays what the paper has
         if guess is None:
             outcome = run(self.start(problem), most, resorts=resorts)
         else:
             # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE, resorts=0)
+            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE, resorts=False)
             cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most, resorts=resorts))
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)

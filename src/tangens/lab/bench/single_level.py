@@ -1,4 +1,4 @@
-"""The single-level step: against the bilevel one, against the number of bodies, and in batches.
+"""The single-level step: against the bilevel one, against the number of bodies, in batches, and how often it fails.
 
 One core, one thread; both methods are compiled with the same flags and share all code but that which makes them differ.
 
@@ -6,8 +6,8 @@ falling block: the planar block of paper 1, Fig. 11, along a drop. Both methods 
     states and from scratch, in turns; a step's time is that of one call, and the ratio that of the mean times, as in
     the paper.
 stack: towers of boxes at rest, face to face, as `Simulator.step` takes them.
-batch: cubes in the middle of a throw, all steps of a batch in one call (`engine.steps`). The batch is done when its
-    slowest is.
+batch: cubes in the middle of a throw, all steps of a batch in one call (`engine.steps`), in its portions.
+throws: how many steps do not converge, of bodies of all shapes thrown at the floor (`throws`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tangens import scenes
 from tangens.contact import Bilevel, SingleLevel
 from tangens.contact.base import Point
 from tangens.contact.interior.options import InteriorContact
+from tangens.lab.bench import throws
 from tangens.lab.bench.request import (
     OURS,
     BenchRequest,
@@ -43,10 +44,11 @@ from tangens.state import State
 
 Array = NDArray[np.float64]
 
-BLOCK, STACK, BATCH = "falling block", "stack", "batch"
+BLOCK, STACK, BATCH, THROWS = "falling block", "stack", "batch", "throws"
 MODELS: dict[str, InteriorContact] = {OURS: SingleLevel(), "bilevel": Bilevel()}
 PAPER = 30.0  # how many times longer the paper's bilevel steps take
 SLOPE, SHARE, SHARE_AT = 1.1, 0.25, 256
+FAILURES = 1.0  # most steps in 10,000 that do not converge
 
 
 class Effort(NamedTuple):
@@ -56,12 +58,14 @@ class Effort(NamedTuple):
     passes: int
     boxes: tuple[int, ...]
     batches: tuple[int, ...]
+    throws: tuple[int, int]
+    """Throws of each shape at each time step and relaxation, and steps of each throw."""
 
 
 EFFORTS = {
-    "quick": Effort(30, 1, (2, 4), (1, 16)),
-    "normal": Effort(100, 3, (2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024)),
-    "full": Effort(100, 20, (2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024)),
+    "quick": Effort(30, 1, (2, 4), (1, 16), (10, 10)),
+    "normal": Effort(100, 3, (2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024), (50, 30)),
+    "full": Effort(100, 20, (2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024), (200, 60)),
 }
 
 _BOX = '<body pos="0 0 {z}"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="0.5" friction="0.5"/></body>'
@@ -74,15 +78,16 @@ _TOWER = """
 
 
 def run(request: BenchRequest) -> dict[str, Any]:
-    """Measure all three."""
+    """Measure all four."""
     facts = {"peers": {}, "published": "paper 1, Fig. 11: bilevel steps take 30 times as long on average"}
     file = request.out / "single-level.png"
-    return measure_all(request, (BLOCK, STACK, BATCH), _measure, lambda rows: _plot(rows, file), facts)
+    return measure_all(request, (BLOCK, STACK, BATCH, THROWS), _measure, lambda rows: _plot(rows, file), facts)
 
 
 def _measure(name: str, request: BenchRequest) -> Report:
     report = Report(name)
-    {BLOCK: _measure_block, STACK: _measure_stack, BATCH: _measure_batch}[name](report, EFFORTS[request.effort])
+    parts = {BLOCK: _measure_block, STACK: _measure_stack, BATCH: _measure_batch, THROWS: _measure_throws}
+    parts[name](report, EFFORTS[request.effort])
     return report
 
 
@@ -148,6 +153,7 @@ def _measure_stack(report: Report, effort: Effort) -> None:
 
 def _measure_batch(report: Report, effort: Effort) -> None:
     from tangens.contact.interior.engine import InteriorEngine
+    from tangens.contact.jax_batch import LANES
 
     scene, rng = scenes.cube(), np.random.default_rng(0)
     state, most = scene.initial_state(), max(effort.batches)
@@ -162,7 +168,7 @@ def _measure_batch(report: Report, effort: Effort) -> None:
         """Iterations on average."""
         if len(q) == 1:
             return simulator.step(State(q[0], v[0])).solver.iterations
-        out = engine.steps(Point(q, v, np.zeros((len(q), scene.nu)), np.zeros_like(v)), lanes=len(q))
+        out = engine.steps(Point(q, v, np.zeros((len(q), scene.nu)), np.zeros_like(v)), lanes=min(len(q), LANES))
         return float(np.mean(out.iterations))
 
     for size in effort.batches:
@@ -182,6 +188,19 @@ def _measure_batch(report: Report, effort: Effort) -> None:
         report.ratios.append(at_most(title, mean[SHARE_AT] / mean[1], SHARE))
     else:
         report.ratios.append(not_measured(title, f"<= {SHARE:g}", f"this run stops at batches of {most}"))
+
+
+def _measure_throws(report: Report, effort: Effort) -> None:
+    number, steps = effort.throws
+    all_steps, all_failures = 0, 0
+    for shape in throws.GEOMS:
+        seconds, counts = _timed(lambda shape=shape: list(throws.count(shape, throws=number, steps=steps)))
+        taken, failures = sum(c.steps for c in counts), sum(c.failures for c in counts)
+        report.add(shape, OURS, 1e6 * seconds / taken, taken)
+        report.rows[-1] |= {"mean_us": 1e6 * seconds / taken, "iterations": fmean(c.iterations for c in counts)}
+        report.rows[-1] |= {"failed": failures / taken, "counts": [c._asdict() for c in counts]}
+        all_steps, all_failures = all_steps + taken, all_failures + failures
+    report.ratios.append(at_most(f"{THROWS}: failed steps in 10,000", 1e4 * all_failures / all_steps, FAILURES))
 
 
 # ---------------------------------------------------------------------- table and figure
