@@ -99,18 +99,17 @@ class RigidEngine(HostEngine):
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
-        found = self._take(scratch, nc, first, duration, implicit_h, correction)
-        for look in range(_LOOKS):
-            if not found[3] or found[5] == math.inf:
+        for look in range(_LOOKS + 1):
+            found = self._take(scratch, nc, first, duration, implicit_h, correction)
+            relaxed, second = 0.0, None
+            if correction > 0.0 and self._options.tolerance < found[5] < math.inf:
+                found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
+            if look == _LOOKS or found[5] == math.inf or not (found[3] or second is not None):
                 break
             more = scratch.look_again(*self._split(found[0]), duration, everywhere=look == _LOOKS - 1)
             if more < 0:
                 break
             nc = more
-            found = self._take(scratch, nc, first, duration, implicit_h, correction)
-        relaxed, second = 0.0, None
-        if correction > 0.0 and not found[5] <= self._options.tolerance and found[5] < math.inf:
-            found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
         out, memory, next_guess, _, *numbers = found
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
