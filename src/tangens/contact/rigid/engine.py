@@ -32,7 +32,13 @@ from tangens.contact.rigid.gradients.other_answers import other_answer
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
 from tangens.contact.rigid.gradients.redundant_forces import RedundantForces, force_derivative
 from tangens.contact.rigid.gradients.switches import first_to_part, nearest_switch, tilts_of
-from tangens.contact.rigid.gradients.two_stages import UNAFFECTED, Stage, force_derivative_of, through_both
+from tangens.contact.rigid.gradients.two_stages import (
+    UNAFFECTED,
+    Stage,
+    force_derivative_of,
+    through_both,
+    to_the_last_digit,
+)
 from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.overlaps import undo_overlaps
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, MODE_NAMES
@@ -250,6 +256,8 @@ class RigidEngine(HostEngine):
         assert tape.second is not None
         for memory in (tape.memory, tape.second):
             lin, responses = self.linearize(scratch, memory, rule, with_u="u" in wrt, with_turn=with_force)
+            if memory is tape.second:
+                lin = to_the_last_digit(lin)
             stages.append(Stage(lin, self.solved(memory)))
             terms.append(self._terms(scratch, memory, responses, wrt, lin))
             if forces is None and "q" in wrt:
