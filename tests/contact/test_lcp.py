@@ -340,3 +340,22 @@ class TestOptions:
     def test_options_are_checked(self, option: dict[str, Any]) -> None:
         with pytest.raises(tg.OptionError, match=rf"Lcp\({next(iter(option))}="):
             tg.Lcp(**option)
+
+
+def test_of_all_ways_to_bear_a_load_the_least_is_taken() -> None:
+    """Two boxes that are pushed and do not move: where the shortest impulses obey the laws, they are the answer."""
+    box = '<body pos="0 0 {}"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="1" friction="0.5"/></body>'
+    scene = tg.load(f"""<mujoco><worldbody><geom type="plane" size="5 5 1"/>{box.format(0.05)}{box.format(0.15)}
+      </worldbody></mujoco>""")
+    sim, still = tg.Simulator(scene, "lcp"), 0
+    for seed in (*range(20), 34, 36, 72, 77, 83, 136, 193, 238, 265):
+        rng = np.random.default_rng(seed)
+        tau = rng.normal(size=12) * rng.choice([0.1, 0.5, 1.5]) * np.tile([1, 1, 1, 0.05, 0.05, 0.05], 2)
+        out = sim.step(scene.initial_state(), tau=tau)
+        solved = sim.engine.solved(out.tape.memory)  # type: ignore[attr-defined]
+        shortest = np.linalg.pinv(solved.J.T) @ (solved.J.T @ solved.impulse)
+        push, pull = shortest[::3], np.abs(shortest.reshape(-1, 3)[:, 1:])
+        if np.abs(out.state.v).max() < 1e-9 and (push >= 0).all() and (pull <= 0.5 * push[:, None]).all():
+            np.testing.assert_allclose(solved.impulse, shortest, atol=1e-8)
+            still += 1
+    assert still > 15

@@ -30,7 +30,7 @@ class TestRelief:
         out = tg.Simulator(scene, model).step(scene.initial_state())
         assert out.solver.converged
         assert out.solver.relaxed == pytest.approx(0.0015 / scene.timestep)
-        assert out.state.v[0] == pytest.approx(-0.00025 / scene.timestep, rel=1e-2)
+        assert out.state.v[0] == pytest.approx(-0.00025 / scene.timestep, rel=3e-3)
         assert "relieved" in out.solver.status
 
     def test_nothing_gives_way_to_what_only_touches(self, model: str) -> None:

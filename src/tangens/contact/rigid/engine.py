@@ -39,7 +39,13 @@ from tangens.contact.rigid.gradients.switches import (
     nearest_switch,
     tilting_jumps,
 )
-from tangens.contact.rigid.gradients.two_stages import UNAFFECTED, Stage, force_derivative_of, through_both
+from tangens.contact.rigid.gradients.two_stages import (
+    UNAFFECTED,
+    Stage,
+    force_derivative_of,
+    through_both,
+    to_the_last_digit,
+)
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved, gaps_of, inputs_of, read_tape, rotations_of
 from tangens.contact.rigid.overlaps import undo_overlaps
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING, MODE_NAMES
@@ -114,18 +120,17 @@ class RigidEngine(HostEngine):
         nc = scratch.prepare(x, duration)
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
-        found = self._take(scratch, nc, first, duration, implicit_h, correction)
-        for look in range(_LOOKS):
-            if not found[3] or found[5] == math.inf:
+        for look in range(_LOOKS + 1):
+            found = self._take(scratch, nc, first, duration, implicit_h, correction)
+            relaxed, second = 0.0, None
+            if correction > 0.0 and self._options.tolerance < found[5] < math.inf:
+                found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
+            if look == _LOOKS or found[5] == math.inf or not (found[3] or second is not None):
                 break
             more = scratch.look_again(*self._split(found[0]), duration, everywhere=look == _LOOKS - 1)
             if more < 0:
                 break
             nc = more
-            found = self._take(scratch, nc, first, duration, implicit_h, correction)
-        relaxed, second = 0.0, None
-        if correction > 0.0 and not found[5] <= self._options.tolerance and found[5] < math.inf:
-            found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
         out, memory, next_guess, _, *numbers = found
         failed = numbers[1] == math.inf
         out.setflags(write=False)  # and with it all views
@@ -293,6 +298,8 @@ class RigidEngine(HostEngine):
         assert tape.second is not None
         for memory in (tape.memory, tape.second):
             lin, responses = self.linearize(scratch, memory, rule, with_u="u" in wrt, with_turn=with_force)
+            if memory is tape.second:
+                lin = to_the_last_digit(lin)
             stages.append(Stage(lin, self.solved(memory)))
             terms.append(self._terms(scratch, memory, responses, wrt, lin))
             if forces is None and "q" in wrt:

@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 Term = tuple[Array, Array]
 """R (nv, n) and C (rows, n) of one input, see `linearization`."""
 
+_ROUNDING = 1e-12  # of the largest singular value
+
 UNAFFECTED = ("friction", "frictionloss")
 """What the second stage knows nothing of."""
 
@@ -40,6 +42,19 @@ class Stage(NamedTuple):
         apply_B(lin.slide, rows)
         d_impulse = -lin.A_inverse @ (rows + C)
         return lin.W @ (lin.W.T @ R) + lin.W @ (lin.W.T @ (self.solved.J[lin.active].T @ d_impulse)), d_impulse
+
+
+def to_the_last_digit(lin: Linearization) -> Linearization:
+    """The second stage's factors: its redundant contacts share their load by the little that they yield.
+
+    That is no noise, as it would be elsewhere, so that only what rounding leaves counts as singular.
+    """
+    if not len(lin.A):
+        return lin
+    scale = np.abs(lin.A).max(axis=1)
+    scale[scale == 0.0] = 1.0
+    inverse: Array = np.linalg.pinv(lin.A / scale[:, None], rcond=_ROUNDING) / scale
+    return lin._replace(A_inverse=inverse)
 
 
 def through_both(first: Stage, second: Stage, one: Term, two: Term, moved: Array | None) -> tuple[Array, Array, Array]:

