@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import Engine
-from tangens.contact.rigid.impacts.resolved_impacts import ARRIVED, ResolvedImpacts
+from tangens.contact.rigid.impacts.meetings import ARRIVED
+from tangens.contact.rigid.impacts.resolved_impacts import ResolvedImpacts
 from tangens.contact.rigid.options import RigidContact
 from tangens.contact.rigid.problem.contact_problem import BOX
 from tangens.contact.rules import (

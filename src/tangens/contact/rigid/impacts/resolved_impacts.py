@@ -22,6 +22,7 @@ from tangens.contact.rigid.engine import RigidEngine, geom_names
 from tangens.contact.rigid.gradients.contact_parameters import gap_by_size
 from tangens.contact.rigid.gradients.placement import gap_by_placement
 from tangens.contact.rigid.impacts.impact_derivatives import input_shapes, total_derivative
+from tangens.contact.rigid.impacts.meetings import ARRIVED, already_there, first_met
 from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rigid.memory.settings import ARRIVAL, HORIZON
 from tangens.contact.rigid.memory.tape import Solved
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-ARRIVED = 1e-10  # a gap this small has closed [m]
 _IMPACTS = 20  # within one step; what follows is left to the last piece
 _REFINEMENTS = 30
 _EXACT = 1e-14  # [m]
@@ -65,7 +65,7 @@ class ResolvedImpacts(RigidEngine):
         normals = self._normals(scratch)
         still = np.zeros_like(x.v)
         if out.failed or (
-            _already_there(normals, x.v) is None and _first_met(normals, x.v, still, out.state.v, self._h) is None
+            already_there(normals, x.v) is None and first_met(normals, x.v, still, out.state.v, self._h) is None
         ):
             tape = CutStep((Piece("rest", self._h, out),), None)
             return Step(out.state, out._contacts, out._solver, tape, out.guess, self.owner, out.failed)
@@ -92,10 +92,10 @@ class ResolvedImpacts(RigidEngine):
             normals, w = self._normals(scratch), x.v + half * a
             if out.failed:
                 break
-            if (there := _already_there(normals, w)) is not None:
+            if (there := already_there(normals, w)) is not None:
                 pieces.append(self._arrival(scratch, x, w, there))
             else:
-                met = _first_met(normals, w, a, out.state.v + shift * a, left)
+                met = first_met(normals, w, a, out.state.v + shift * a, left)
                 flight = met and self._until_contact(scratch, x, guess, a, *met, left)
                 if flight is None:
                     break
@@ -249,38 +249,3 @@ class ResolvedImpacts(RigidEngine):
 
 def _worst(pieces: Sequence[Piece]) -> SolverReport:
     return max((piece.out.solver for piece in pieces), key=lambda report: report.residual)
-
-
-def _already_there(normals: Array, v: Array) -> Array | None:
-    """The gap that has closed and closes fastest at a velocity."""
-    there = [n for n in normals if abs(n[1]) <= ARRIVED and n[4:] @ v < -APPROACHES]
-    return min(there, key=lambda n: n[4:] @ v) if there else None
-
-
-def _first_met(normals: Array, w: Array, a: Array, mean: Array, left: float) -> tuple[float, tuple[int, int]] | None:
-    """When the first gap closes that does so within the time that is left, and between which geoms.
-
-    Gaps are open, or open first; they start to change by w and a, and change by `mean` in all.
-    """
-    first: tuple[float, tuple[int, int]] | None = None
-    for n in normals:
-        gap, speed, change = n[1], n[4:] @ w, n[4:] @ a
-        if gap > ARRIVED:
-            end = gap + left * (n[4:] @ mean)
-        else:
-            end = gap + left * (speed + 0.5 * left * change) if speed > APPROACHES else 0.0
-        if end < 0.0:
-            when = _root(gap if gap > ARRIVED else 0.0, speed, change, left)
-            if first is None or when < first[0]:
-                first = when, (int(n[2]), int(n[3]))
-    return first
-
-
-def _root(gap: float, speed: float, change: float, left: float) -> float:
-    """When gap + speed·t + change/2·t² is 0: for the first time, or again if it is 0 now."""
-    if gap == 0.0:
-        when = -2.0 * speed / change if change < 0.0 else left
-    else:
-        slowing = -speed + np.sqrt(max(speed * speed - 2.0 * change * gap, 0.0))
-        when = 2.0 * gap / slowing if slowing > 0.0 else left
-    return float(when) if 0.0 < when < left else left
