@@ -396,7 +396,7 @@ class TestSecondOrder:
     def test_newtons_method_ends_where_ilqr_ends_in_fewer_steps(self) -> None:
         problem = pushed_puck()
         start = np.zeros((problem.intervals, problem.nu))
-        rules = {"max_iterations": 60, "gradient_tolerance": 1e-7, "cost_tolerance": 0.0}
+        rules: Any = {"max_iterations": 60, "gradient_tolerance": 1e-7, "cost_tolerance": 0.0}
         plain, newton = (tg.optimize.ilqr(problem, start, second_order=s, **rules) for s in (False, True))
         assert newton.converged
         assert newton.cost <= plain.cost * (1 + 1e-6)
@@ -418,5 +418,5 @@ def pushed_puck() -> tg.optimize.ControlProblem:
     <actuator><motor joint="fx"/><motor joint="fy"/></actuator></mujoco>""")
     sim = tg.Simulator(scene, tg.Soft(smoothing=(None, None, 0.01), stiction=0.05))
     goal = tg.optimize.TargetState(scene, [0, 0, 0.1, 0.04], q_weight=[0, 0, 1e3, 1e3], v_weight=[0, 0, 10, 10])
-    cost = {"running": tg.optimize.Effort(0.1), "final": goal}
+    cost: Any = {"running": tg.optimize.Effort(0.1), "final": goal}
     return tg.optimize.ControlProblem(sim, scene.initial_state(), 20, hold=4, **cost)

@@ -14,7 +14,7 @@ from tangens.geometry import primitive_cloud
 CLOUD = primitive_cloud("ellipsoid", np.array([0.1, 0.08, 0.06]), 1900)
 ORDER, BIAS = in_leaves(CLOUD.points, 2048)
 POINTS, NORMALS = jnp.asarray(CLOUD.points[ORDER]), jnp.asarray(CLOUD.normals[ORDER])
-TEMPERATURE = 0.05 * CLOUD.spacing**2
+TEMPERATURE = jnp.asarray(0.05 * CLOUD.spacing**2)
 
 
 def test_leaves_hold_every_point_once() -> None:

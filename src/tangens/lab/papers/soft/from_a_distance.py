@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 GOALS = {"quick": 2, "normal": 10, "full": 10}
 SEED = 41
-"""Of goals on which nothing was tuned."""
+"""Of the goals. Settings were tuned on those of the seeds 0, 1, 11, 23 and 37, among others."""
 ELSEWHERE = {"quick": (1, 3), "normal": (3, 15), "full": (10, 15)}
 """Goals that are looked for through other models, and Gauss-Newton steps in each stage there."""
 LOOSELY = 0.03, np.deg2rad(10.0)
@@ -53,7 +53,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         draw_push(panel, goals[k], hard[k], "0.6")
         draw_push(panel, goals[k], paths[k])
         panel.set_title(f"{100 * ours[k, 0]:.1f} cm, {np.rad2deg(ours[k, 1]):.1f}°; ncp {100 * ncp[k, 0]:.1f} cm")
-    figure.suptitle("Pushes found by gradients from a distance (blue), replayed in ncp (grey); dashed: goals")
+    figure.suptitle("Pushes found by gradients from a distance (blue),\nreplayed in ncp (grey); dashed: goals")
     return rows, [save_figure(figure, out / "from_a_distance.png")]
 
 
