@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.cli.decompose import read_mesh
 from tangens.contact import Convex
 from tangens.geometry.decomposition import decompose
+from tangens.geometry.mesh_files import read_mesh
 from tangens.lab.creatures import Body, body_of, creature_body
 from tangens.lab.decomposition_picture import shade
 from tangens.lab.papers.convex.falling import Fall, fall, falling_scene
@@ -56,7 +56,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
 
 def _pairs(effort: str) -> list[tuple[str, dict[str, Body], float]]:
     if effort == "quick":
-        return [("small creatures", {"a": creature_body(5, 0, 120), "b": creature_body(5, 1, 120)}, 1.2)]
+        return [("small creatures", {"a": creature_body(5, 0, 120), "b": creature_body(5, 1, 120)}, 2.8)]
     found = [("creatures", {"a": creature_body(18, 0), "b": creature_body(18, 1)}, 2.0)]
     folder = meshes_folder()
     scans = {
