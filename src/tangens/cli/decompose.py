@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         raise OptionError(f"--density must be positive; got {args.density:g}")
     from tangens.geometry.decomposition import decompose
     from tangens.geometry.decomposition_files import mjcf
+    from tangens.geometry.mesh_files import read_mesh
     from tangens.lab.decomposition_picture import draw
 
     file, out = Path(args.mesh), Path(args.out)
@@ -83,18 +84,3 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         "polyhedra": list(found.polyhedra), "points": 0 if found.cloud is None else len(found.cloud),
         "environment": environment(),
     }  # fmt: skip
-
-
-def read_mesh(file: Path) -> tuple[Any, Any]:
-    """Vertices and triangles of a file; all parts of a scene together."""
-    import trimesh
-
-    if not file.is_file():
-        raise OptionError(f"no such file: {file}")
-    try:
-        mesh = trimesh.load(file, force="mesh", process=False)
-    except Exception as error:  # readers raise whatever they like
-        raise OptionError(f"{file} cannot be read as a mesh: {error}") from None
-    if not hasattr(mesh, "faces") or not len(mesh.faces):
-        raise OptionError(f"{file} has no triangles")
-    return mesh.vertices, mesh.faces

@@ -1,7 +1,8 @@
 """Solids as contact manifolds see them: a signed distance, and vertices and edges that probe those of others.
 
 Vertices and edges may be thick: those of a ball and a capsule are their centre and axis, with their radius, so that
-they roll. Derivatives flow through vertices, radius and the numbers of the field.
+they roll. Derivatives flow through vertices, radius and the numbers of the field; normals, where given, are taken as
+they are.
 """
 
 from __future__ import annotations

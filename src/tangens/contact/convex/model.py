@@ -4,7 +4,8 @@ Derivatives are those of the balance of momentum at its solution (implicit funct
 objective as its matrix. They flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction, size, and
 the numbers of solids given by `with_shapes`; contacts move with all of them, and so do their normals, distances and
 activities, and the regularisation that is derived from masses and sizes. Frozen: which contacts are near enough to be
-solved for, where geoms sit on their bodies, joint ranges, friction losses, equalities' data.
+solved for, how far ahead they are seen, where geoms sit on their bodies, joint ranges, friction losses, equalities'
+data.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ class ConvexModel(PureModel):
         size = self.manifold.sizes(solids)
         each = jnp.ones_like(size)
         poses = self.manifold.poses(kin)
-        reach = s["ahead"] * self._speed(kin, poses, size, v)
+        # Frozen: what is that far away carries no force yet, since nothing comes faster.
+        reach = 20 * s["smoothing"] * size + s["ahead"] * jax.lax.stop_gradient(self._speed(kin, poses, size, v))
         smoothing = Smoothing(
             s["smoothing"] * size, 0.05 * each, 0.02 * each, 1e-3 * each, s["margin"] * size, reach
         )  # fmt: skip

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.cli.decompose import read_mesh
 from tangens.contact import Convex
 from tangens.geometry.decomposition import decompose
+from tangens.geometry.mesh_files import read_mesh
 from tangens.lab.creatures import Body, body_of, creature_body
 from tangens.lab.decomposition_picture import shade
 from tangens.lab.papers.convex.falling import Fall, fall, falling_scene
@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 TIMESTEP = 0.004
 LYING = np.array([np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0])
 """On its back: a quarter turn around x."""
+GAP = 0.05
+"""Between bodies, and above the floor [m]."""
 MESHES = {"armadillo": ("armadillo.obj", 0.3), "drill": ("ycb_power_drill.obj", None)}
 """File, and the height that it is scaled to [m]."""
 
@@ -40,10 +42,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     """Each pair falls twice."""
     rows, figures = list[Row](), list[Path]()
     for name, bodies, seconds in _pairs(effort):
-        places = {
-            n: np.concatenate([p, LYING]) for n, p in zip(bodies, ([0, 0, 0.12], [0.03, 0.02, 0.38]), strict=False)
-        }
-        scene = falling_scene(bodies, places, TIMESTEP)
+        scene = falling_scene(bodies, above_each_other(bodies), TIMESTEP)
         falls = {
             "edges": fall(scene, bodies, Convex(), seconds),
             "no edges": fall(scene, bodies, Convex(edges=False), seconds),
@@ -54,9 +53,20 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     return rows, figures
 
 
+def above_each_other(bodies: dict[str, Body]) -> dict[str, Array]:
+    """Poses of bodies that lie on their backs, one above the other and a little aside."""
+    places, height = dict[str, Array](), 0.0
+    for k, (name, body) in enumerate(bodies.items()):
+        up = body.surface.vertices[:, 1]  # the quarter turn takes y to z
+        z = height + GAP - up.min()
+        places[name] = np.array([0.03 * k, 0.02 * k, z, *LYING])
+        height = z + up.max()
+    return places
+
+
 def _pairs(effort: str) -> list[tuple[str, dict[str, Body], float]]:
     if effort == "quick":
-        return [("small creatures", {"a": creature_body(5, 0, 120), "b": creature_body(5, 1, 120)}, 1.2)]
+        return [("small creatures", {"a": creature_body(5, 0, 120), "b": creature_body(5, 1, 120)}, 2.8)]
     found = [("creatures", {"a": creature_body(18, 0), "b": creature_body(18, 1)}, 2.0)]
     folder = meshes_folder()
     scans = {
