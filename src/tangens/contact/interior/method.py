@@ -51,19 +51,20 @@ _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 _TINY = 1e-300
 _PATIENCE = 40
 """Iterations after which an attempt is given up: steps take 7 to 15 on average."""
-_SLACKS, _FORCES = (1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
+_SLACKS, _FORCES = (1.0, 1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
 """Of the guesses of all attempts, over those of the first. Between two walls that it does not touch, the first guess's
 forces turn a peg so far that it jams; an impact wants larger ones."""
-_RELIEF = (1.0, 1.0, 1.0, 1.0, 100.0, 1e4)
+_RELIEF = (1.0, 1.0, 1.0, 1.0, 1.0, 100.0, 1e4)
 """By how much ρ is larger: as a last resort. From its solution, the last attempts lead down to ρ again, or back."""
-_FIRST_RESORT, _DOWN, _BACK = 4, 6, 7
-_TURNED = (0.5, 0.0, 0.5, 0.2, 0.5, 0.2, 0.2, 0.5)
+_FIRST_RESORT, _DOWN, _BACK = 5, 7, 8
+_TURNED = (0.5, 0.5, 0.0, 0.5, 0.2, 0.5, 0.2, 0.2, 0.5)
 """Friction is set anew where its cone would cut a step to less than this share: where it can follow sliding, all else
 converges. Without, 24 of 60,000 steps of thrown boxes and cylinders jam, and none of those with it."""
-_HOLD = (0.0, 0.0, 0.03, 0.03, 0.0, 0.03, 0.0, 0.0)
+_HOLD = (0.0, 0.0, 0.0, 0.03, 0.03, 0.0, 0.03, 0.0, 0.0)
 """Products go down no faster than this times the misfit of the motion, in units of ρ."""
-_BLUR = 0.2
-"""Friction that is set anew is relaxed over this share of the change of sliding, or it would overshoot for ever."""
+_BLUR = (0.2, 0.0, 0.0, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
+"""Friction that is set anew is relaxed over this share of the change of sliding: without, it overshoots for ever in
+some steps; with it, in others."""
 
 
 class Outcome(NamedTuple):
@@ -193,7 +194,7 @@ def relieved(problem: Problem, relief: Array) -> Problem:
 
 def _advance(problem: Problem, here: Outcome, path: Path, attempt: Array) -> Iterate:
     """One iteration."""
-    hold, turned = (jnp.asarray(column)[attempt] for column in (_HOLD, _TURNED))
+    hold, turned, blurred = (jnp.asarray(column)[attempt] for column in (_HOLD, _TURNED, _BLUR))
     x, system, factor = here.x, here.system, factored(here.system.matrix)
     place, cones_seen = place_of(path, x), tuple(group.linear.cone for group in system.groups)
 
@@ -221,13 +222,13 @@ def _advance(problem: Problem, here: Outcome, path: Path, attempt: Array) -> Ite
     for room, turn in zip(rooms, turns, strict=True):
         length = jnp.minimum(length, jnp.min(jnp.where(turn, jnp.inf, room), initial=jnp.inf))
 
-    def after(length: Array, blur: float) -> Iterate:
+    def after(length: Array, blur: Array | float) -> Iterate:
         there, change = _moved(x, step, length), _moved(jax.tree.map(jnp.zeros_like, x), step, blur * length)
         # Of the goal of the corrector, that share is reached.
         return _turned(path, there, change, turns, place * (1 - length * (1 - goal_share)))
 
     length *= step_in_neighbourhood(lambda share: balance(path, after(share * length, 0.0)))
-    there = after(length, _BLUR)
+    there = after(length, blurred)
     # At the smallest ρ digits may run out. What has been found by then is kept.
     return _chosen(jnp.all(jnp.isfinite(there.v)), there, x)
 

@@ -42,7 +42,7 @@ Array = jax.Array
 
 _DETECTION = 1e-9  # relaxation of the growth problems of the bilevel method: as good as solved
 _WARM = 1e-2  # how far a solution is moved into the interior before the next step starts there (paper 1, Sec. VII)
-_WARM_SHARE = 3  # a warm start that does not converge within a third of the iterations is given up
+_WARM_MOST = 25  # iterations after which a warm start is given up
 
 
 class Memory(NamedTuple):
@@ -87,7 +87,7 @@ class InteriorModel(PureModel):
             outcome = run(self.start(problem), most, resorts=resorts)
         else:
             # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(warmed(guess.x, _WARM), most // _WARM_SHARE, resorts=False)
+            warm = run(warmed(guess.x, _WARM), jnp.minimum(most, _WARM_MOST), resorts=False)
             cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most, resorts=resorts))
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)

@@ -37,7 +37,7 @@ class InteriorContact(ContactModel):
     """Weight of collision detection's objective, over the weight of the lighter body of a pair (all that hangs together
     with it): the larger, the less ρ blurs shapes, and the harder to solve."""
 
-    max_iterations: int = 160
+    max_iterations: int = 200
     tolerance: float = 1e-4
     """Of all equations, relative to ρ."""
 
