@@ -10,8 +10,9 @@ import pytest
 
 # Hundreds of bricks side by side and on top of each other: a step takes longer than the test waits for it.
 CHILD = """
-import sys
+import signal, sys
 import numpy as np, tangens as tg
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 brick = '<body pos="{} 0 {}"><freejoint/><geom type="box" size="0.1 0.05 0.05" mass="1"/></body>'
 bricks = "".join(brick.format(0.2 * c + 0.1 * (r % 2), 0.05 + 0.1 * r) for r in range(9) for c in range(9))
 scene = tg.load(f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{bricks}</worldbody></mujoco>')
