@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import sharpen
-from tangens.collision.parallel_boxes import align_boxes
+from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
@@ -52,13 +52,13 @@ class RigidScratch:
         m = self.model = _with_contacts(self.dynamics.model, options.margin)
         d = self.data = mujoco.MjData(m)
         self.motion = ContactMotion(m)
-        self._inputs = d.qpos, d.qvel
+        self._inputs, self._rotations = (d.qpos, d.qvel), d.geom_xmat
         self._has_tendons = m.ntendon > 0
         self.damps_implicitly = self.dynamics.implicit_h > 0.0
         self.compensates = bool(m.body_gravcomp.any())
         ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
         self.has_ties = bool(np.isin(m.eq_type, ties).any())
-        self._boxes = np.flatnonzero(m.geom_type == mujoco.mjtGeom.mjGEOM_BOX)
+        self._box_pairs, self._places = box_pairs(m), (d.geom_xpos, m.geom_rbound, m.geom_gap)
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         constraints = Constraints(scene.shared_model)
         self.trees = trees(scene.shared_model)
@@ -135,11 +135,11 @@ class RigidScratch:
     def _find_contacts(self, duration: float) -> int:
         """Let MuJoCo find the contacts, kinematics and margins being set."""
         m, d = self.model, self.data
-        if len(self._boxes) > 1:
-            rotations = d.geom_xmat.copy()
-            align_boxes(self._boxes, d.geom_xmat)
+        if len(self._box_pairs) and any_alike(self._box_pairs, self._rotations, *self._places):
+            rotations = self._rotations.copy()
+            align_boxes(self._box_pairs, self._rotations)
             mujoco.mj_collision(m, d)
-            d.geom_xmat[:] = rotations
+            self._rotations[:] = rotations
         else:
             mujoco.mj_collision(m, d)
         nc = int(d.ncon)
