@@ -352,7 +352,7 @@ def test_of_all_ways_to_bear_a_load_the_least_is_taken() -> None:
         rng = np.random.default_rng(seed)
         tau = rng.normal(size=12) * rng.choice([0.1, 0.5, 1.5]) * np.tile([1, 1, 1, 0.05, 0.05, 0.05], 2)
         out = sim.step(scene.initial_state(), tau=tau)
-        solved = sim.engine.solved(out.tape.memory)  # type: ignore[attr-defined]
+        solved = sim.engine.linearizer.solved(out.tape.memory)  # type: ignore[attr-defined]
         shortest = np.linalg.pinv(solved.J.T) @ (solved.J.T @ solved.impulse)
         push, pull = shortest[::3], np.abs(shortest.reshape(-1, 3)[:, 1:])
         if np.abs(out.state.v).max() < 1e-9 and (push >= 0).all() and (pull <= 0.5 * push[:, None]).all():

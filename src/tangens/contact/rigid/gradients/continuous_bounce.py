@@ -14,6 +14,7 @@ The derivatives of these by p and v take the place of −σ and −σ·h; what v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from tangens.contact.rigid.memory.tape import Solved
 from tangens.contact.rigid.problem.contact_problem import BREAKING
+from tangens.results import Jacobian
 
 Array = NDArray[np.float64]
 
@@ -55,6 +57,20 @@ def bounce_map(solved: Solved, v: Array) -> BounceMap | None:
         nearest_matrix(nothing, rows, later),
         nearest_matrix(nothing, rows, later * since),
     )
+
+
+def with_bounces(bounce: BounceMap, J: Jacobian, wrt: Sequence[str], with_force: bool) -> Jacobian:
+    """The Jacobian by q and v with what bounces in continuous time would change."""
+    inputs = {name: np.stack([J["q", name], J["v", name]]) for name in wrt}
+    for name, position, more in (
+        ("q", bounce.q_by_q, bounce.more_v_by_q),
+        ("v", bounce.q_by_v, bounce.more_v_by_v),
+    ):
+        if name in inputs:
+            inputs[name][0] = position
+            inputs[name][1] += more
+    force = {name: J["force", name] for name in wrt} if with_force else None
+    return Jacobian(inputs, force, J.determinate, J.solver)
 
 
 def nearest_matrix(start: Array, rows: Array, values: Array) -> Array:

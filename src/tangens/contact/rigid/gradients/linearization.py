@@ -340,3 +340,10 @@ def _add_joint_forces(model: Model, kin: Kinematics, a: Array, R: Array, R_u: Ar
         set_line_damping(dofs, column, model.elements, a, lines)
         R[1] += implicit_h * (lines.D - h * lines.by_v)
         R_u -= implicit_h * h * lines.by_u
+
+
+def through_B(lin: Linearization, X: Array) -> Array:  # noqa: N802
+    """B·X."""
+    out = X.copy()
+    apply_B(lin.slide, out)
+    return out

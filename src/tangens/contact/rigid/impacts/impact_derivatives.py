@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.engine import RigidEngine, through_B
 from tangens.contact.rigid.gradients.contact_parameters import timestep_force
+from tangens.contact.rigid.gradients.linearization import through_B
+from tangens.contact.rigid.gradients.linearizer import Linearizer
 from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rules import GradientRule
 from tangens.dynamics.tangent import integrate_jacobians
@@ -38,7 +39,7 @@ def input_shapes(
 
 
 def total_derivative(
-    engine: RigidEngine, own: Own, scratch: RigidScratch, tape: CutStep, shapes: Mapping[str, tuple[int, ...]],
+    linearizer: Linearizer, own: Own, scratch: RigidScratch, tape: CutStep, shapes: Mapping[str, tuple[int, ...]],
     h: float, rule: GradientRule,
 ) -> tuple[dict[str, Array], bool]:  # fmt: skip
     """∂(q⁺, v⁺)/∂x of each input, shape (2, nv, ...), and whether v⁺ is determinate in all pieces."""
@@ -68,8 +69,8 @@ def total_derivative(
                 total[name][1] -= 0.5 * h * change
             continue
         w = piece.out.state.v + piece.shift * a
-        by_q, by_dv = integrate_jacobians(engine.scene.joint_layout, w, piece.duration * w)
-        by_w, by_duration = piece.duration * by_dv, _by_duration(engine, scratch, piece, rule)
+        by_q, by_dv = integrate_jacobians(linearizer.layout, w, piece.duration * w)
+        by_w, by_duration = piece.duration * by_dv, _by_duration(linearizer, scratch, piece, rule)
         rates = np.stack([w + by_w @ (by_duration - 0.5 * a), by_duration])  # the shift is (h − duration)/2
         for name, (dq, dv) in total.items():
             dv_next = _through(J, name, dq, dv)
@@ -106,10 +107,10 @@ def _meets_later(piece: Piece, name: str, dq: Array, rates: Any) -> Array:
     return np.asarray(-wider / (piece.normal @ rates[0]))
 
 
-def _by_duration(engine: RigidEngine, scratch: RigidScratch, piece: Piece, rule: GradientRule) -> Array:
+def _by_duration(linearizer: Linearizer, scratch: RigidScratch, piece: Piece, rule: GradientRule) -> Array:
     """∂v⁺/∂h of a piece."""
     memory = piece.out.tape.memory
-    lin, _ = engine.linearize(scratch, memory, rule, with_u=False, with_turn=False)
+    lin, _ = linearizer.linearize(scratch, memory, rule, with_u=False, with_turn=False)
     by_force = timestep_force(scratch.addresses, memory)
     d_impulse = -lin.A_inverse @ through_B(lin, (lin.Y @ by_force)[:, None])[:, 0]
     return np.asarray(lin.W @ (lin.W.T @ by_force) + lin.Y.T @ d_impulse)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tangens.contact.base import Cotangent, Point
 from tangens.contact.rigid.assembly.contacts import bouncing_normals
 from tangens.contact.rigid.assembly.targets import APPROACHES
-from tangens.contact.rigid.engine import RigidEngine, geom_names
+from tangens.contact.rigid.engine import RigidEngine
 from tangens.contact.rigid.gradients.contact_parameters import gap_by_size
 from tangens.contact.rigid.gradients.placement import gap_by_placement
 from tangens.contact.rigid.impacts.impact_derivatives import input_shapes, total_derivative
@@ -27,6 +27,7 @@ from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rigid.memory.settings import ARRIVAL, HORIZON
 from tangens.contact.rigid.memory.tape import Solved
 from tangens.contact.rigid.problem.contact_problem import BREAKING
+from tangens.contact.rigid.results import geom_names
 from tangens.contact.rigid.scratch import RigidScratch
 from tangens.contact.rules import GradientRule, OtherSide
 from tangens.dynamics.tangent import integrate
@@ -180,7 +181,7 @@ class ResolvedImpacts(RigidEngine):
         (one, two), p, frame = found.geom[contact].tolist(), found.pos[contact], found.frame[contact]
         return {
             "size": gap_by_size(table, one, two, p, frame, float(found.dist[contact])),
-            "placement": gap_by_placement(table, one, two, p, frame, self.long_tree),
+            "placement": gap_by_placement(table, one, two, p, frame, self.linearizer.long_tree),
         }
 
     def _contacts(self, pieces: Sequence[Piece]) -> Contacts:
@@ -205,8 +206,10 @@ class ResolvedImpacts(RigidEngine):
             raise NotDifferentiable("a step with impacts inside has no derivative by the rule 'other-side'")
         if with_force:
             raise NotDifferentiable("forces of a step with impacts inside have no derivative: their times do")
-        shapes = input_shapes(self._sizes, self._shapes, wrt)
-        blocks, determinate = total_derivative(self, super().differentiate, scratch, tape, shapes, self._h, rule)
+        shapes = input_shapes(self._sizes, self.linearizer.shapes, wrt)
+        blocks, determinate = total_derivative(
+            self.linearizer, super().differentiate, scratch, tape, shapes, self._h, rule
+        )
         return Jacobian(blocks, None, determinate, _worst(tape.pieces))
 
     def switch(self, tape: Any) -> Switch:
