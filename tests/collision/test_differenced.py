@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from tangens.collision.accuracy import sharpen
+from tangens.collision.accuracy import set_accuracy
 from tangens.collision.differenced import DifferencedContacts
 from tangens.collision.motion import contact_response
 from tangens.collision.rows import GEOM, geom_records
@@ -18,7 +18,7 @@ def touching(one: str, two: str, position: str) -> mujoco.MjModel:
         f"""<mujoco><worldbody><geom {one}/>
         <body pos="{position}"><freejoint/><geom {two}/></body></worldbody></mujoco>"""
     )
-    sharpen(m)
+    set_accuracy(m)
     return m
 
 
@@ -67,7 +67,7 @@ def test_a_roof_is_clipped_along_one_of_its_faces() -> None:
         <body><freejoint/><geom type="mesh" mesh="block"/></body></worldbody></mujoco>"""
     )
     m.qpos0[:] = -0.18320721, 0.16482772, 0.00564077, 0.83629336, -0.0012402, -0.00196707, 0.54827731
-    sharpen(m)
+    set_accuracy(m)
     assert compare(m, atol=1e-4) == 2  # differences of meshes that overlap are no better
 
 

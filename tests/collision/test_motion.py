@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tangens.collision.accuracy import polish, sharpen
+from tangens.collision.accuracy import refine_contact, set_accuracy
 from tangens.collision.motion import contact_response
 from tangens.collision.randomized import RandomizedContacts
 from tangens.collision.rows import GEOM, geom_records
@@ -72,7 +72,7 @@ class Pair:
             "</worldbody>", f'</worldbody><contact><pair geom1="a" geom2="b" margin="{margin}"/></contact>'
         )
         self.model = mujoco.MjModel.from_xml_string(spec)
-        sharpen(self.model)
+        set_accuracy(self.model)
         self.data = mujoco.MjData(self.model)
         self.hulls = hull_tables(self.model)
         self.refresh()
@@ -93,7 +93,7 @@ class Pair:
         c = d.contact
         out = Contacts(np.array(c.geom), np.array(c.pos), np.array(c.frame), np.array(c.dist))
         for i in range(len(out.gap) if exact else 0):
-            out.gap[i] = polish(
+            out.gap[i] = refine_contact(
                 self.geoms, self.hulls, out.geom[i], d.geom_xpos, d.geom_xmat, out.p[i], out.frame[i], out.gap[i]
             )
         return out
@@ -269,7 +269,7 @@ class TestAccuracy:
             at, d = pair.contacts(), pair.data
             tilt = turn(1e-5 * rng.normal(size=3))
             p, frame = at.p[0] + 1e-6 * rng.normal(size=3), (at.frame[0].reshape(3, 3) @ tilt.T).ravel()
-            gap = polish(pair.geoms, pair.hulls, at.geom[0], d.geom_xpos, d.geom_xmat, p, frame, at.gap[0])
+            gap = refine_contact(pair.geoms, pair.hulls, at.geom[0], d.geom_xpos, d.geom_xmat, p, frame, at.gap[0])
             # Newton squares an error of 1e-5 relative to the shapes twice: what is left is rounding.
             np.testing.assert_allclose(p, at.p[0], rtol=0.0, atol=1e-13)
             np.testing.assert_allclose(frame[:3], at.frame[0, :3], rtol=0.0, atol=1e-12)

@@ -38,7 +38,7 @@ _FAR = 1e-3  # relative to the size of the contact's shapes: a correction this l
 _BLUR = 1e-4  # error of a normal, and of a point relative to the size of its shape, before the last step
 
 
-def sharpen(m: mujoco.MjModel) -> None:
+def set_accuracy(m: mujoco.MjModel) -> None:
     """Set the options under which MuJoCo's contacts are most accurate, and come as patches where faces meet."""
     m.opt.ccd_tolerance = 1e-14
     m.opt.ccd_iterations = 200
@@ -46,7 +46,7 @@ def sharpen(m: mujoco.MjModel) -> None:
 
 
 @subroutine
-def polish(
+def refine_contact(
     geoms: Records, hulls: Hulls, geom: NDArray[np.int32], xpos: Array, xmat: Array, p: Array, frame: Array, gap: float
 ) -> float:  # fmt: skip
     """Correct p (3,) and frame (9,) of a contact in place and return its gap; leave alone what is exact already."""

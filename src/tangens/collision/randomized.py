@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.accuracy import polish, sharpen
+from tangens.collision.accuracy import refine_contact, set_accuracy
 from tangens.collision.rows import GEOM, geom_records, rotation_of
 from tangens.collision.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Hulls, hull_tables
 from tangens.kernels import floats, ints, kernel, named, number, records
@@ -45,7 +45,7 @@ class RandomizedContacts:
         self.scale = scale
         self._draws = np.random.default_rng(seed).normal(size=(samples, 6))
         self._m = copy.copy(model)
-        sharpen(self._m)
+        set_accuracy(self._m)
         self._d = mujoco.MjData(self._m)
         self._geoms = geom_records(self._m, np.zeros(self._m.ngeom)).view(GEOM)
         self._hulls = hull_tables(self._m)
@@ -111,5 +111,5 @@ def _refine(
     slope = math.sqrt(frame[i] ** 2 + frame[j] ** 2)
     frame[3 + k], frame[3 + i], frame[3 + j] = 0.0, frame[j] / slope, -frame[i] / slope
     frame[6:] = np.cross(frame[:3], frame[3:6])
-    polish(geoms, hulls, geom, xpos, xmat, out[:3], frame, gap)
+    refine_contact(geoms, hulls, geom, xpos, xmat, out[:3], frame, gap)
     out[3:] = frame[:3]

@@ -88,12 +88,12 @@ class RigidEngine(HostEngine):
             if more < 0:
                 break
             nc = more
-        out, memory, next_guess, _, *numbers = found
-        failed = numbers[1] == math.inf
+        out, memory, next_guess = found[:3]
+        failed = found[5] == math.inf
         out.setflags(write=False)  # and with it all views
         nq, nv, _ = self._sizes
-        report = partial(solver_report, self._options.tolerance, relaxed, *numbers)
-        contacts = partial(read_contacts, out[nq + nv :], nc) if nc else NO_CONTACTS
+        report = partial(solver_report, self._options.tolerance, relaxed, found[4:])
+        contacts = partial(read_contacts, out, nq + nv, nc) if nc else NO_CONTACTS
         state = State.trusted(out[:nq], out[nq : nq + nv])
         return Step(state, contacts, report, RigidTape(memory, report, second), next_guess, self.owner, failed)
 

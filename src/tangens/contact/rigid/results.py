@@ -29,16 +29,15 @@ class RigidTape(NamedTuple):
     """Of a step in two stages, the tape of the second one, see `overlaps`."""
 
 
-def solver_report(
-    tolerance: float, relaxed: float, iterations: int, error: float, signorini: float, cone: float, dissipation: float,
-    method: int,
-) -> SolverReport:  # fmt: skip
-    """What the compiled step reports of its solver."""
+def solver_report(tolerance: float, relaxed: float, found: tuple[int, float, float, float, float, int]) -> SolverReport:
+    """What the compiled step reports of its solver, see `step`."""
+    iterations, error, signorini, cone, dissipation, method = found
     return SolverReport(error <= tolerance, iterations, error, signorini, cone, dissipation, METHODS[method], relaxed)
 
 
-def read_contacts(found: Array, n: int) -> Contacts:
-    """The compiled step's report of its contacts, made readable when somebody asks."""
+def read_contacts(out: Array, start: int, n: int) -> Contacts:
+    """The compiled step's report of its n contacts, made readable when somebody asks."""
+    found = out[start:]
     modes = tuple([MODE_NAMES[int(i)] for i in found[10 * n : 11 * n]])
     geom = found[11 * n : 13 * n].reshape(n, 2).astype(np.int64)
     position, normal, force = (found[a * n : (a + 3) * n].reshape(n, 3) for a in (0, 3, 7))

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.accuracy import sharpen
+from tangens.collision.accuracy import set_accuracy
 from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
@@ -198,5 +198,5 @@ def _with_contacts(model: mujoco.MjModel, margin: float) -> mujoco.MjModel:
     m.opt.disableflags |= off.mjDSBL_EQUALITY | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS
     m.geom_gap[:] = min(margin, 1.0)
     m.geom_margin[:] = m.pair_margin[:] = 0.0
-    sharpen(m)
+    set_accuracy(m)
     return m

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.accuracy import polish
+from tangens.collision.accuracy import refine_contact
 from tangens.collision.rows import point_rows
 from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
@@ -41,7 +41,7 @@ def refine_contacts(table: IntArray, nc: int, h: float) -> None:
             p = arena[base + layout[POSITION] : base + layout[POSITION] + 3]
             frame = arena[base + layout[FRAME] : base + layout[FRAME] + 9]
             pair = contact[0].geom
-            gap = polish(model.geoms, model.hulls, pair, kin.geom_xpos, kin.geom_xmat, p, frame, contact[0].gap)
+            gap = refine_contact(model.geoms, model.hulls, pair, kin.geom_xpos, kin.geom_xmat, p, frame, contact[0].gap)
             arena[base + layout[DISTANCE]] = gap
 
 
