@@ -230,12 +230,13 @@ class Simulator:
             trajectory: what `rollout` returned.
             dq: ∂L/∂q in the tangent space, shape (T+1, nv) for every time, or (nv,) for the last one.
             dv: ∂L/∂v, likewise.
-            wrt: parameters to differentiate by; all that the contact model knows unless given.
+            wrt: parameters to differentiate by; unless given, all by which each step has a derivative. With `()`, none,
+                which is several times quicker.
             dforce: ∂L/∂(contact forces) of each step, T arrays of the shape of that step's `contacts.force`.
             gradient: the rule to differentiate by; the simulator's own unless given.
 
         """
-        wrt = self._arguments.parameters(wrt)
+        all_there_are, names = wrt is None, self._arguments.parameters(wrt)
         rule = self.rule(gradient)
         T, (nq, nv, nu) = len(trajectory), self._sizes
         if trajectory.q.shape != (T + 1, nq) or trajectory.v.shape != (T + 1, nv):
@@ -243,16 +244,19 @@ class Simulator:
         by_q, by_v = cotangent("dq", dq, T, nv), cotangent("dv", dv, T, nv)
         by_force = self._arguments.force_cotangents(dforce, trajectory)
         controls, forces = np.zeros((T, nu)), np.zeros((T, nv))
-        totals = {name: np.zeros_like(self.scene.parameters[name]) for name in wrt}
+        totals = {name: np.zeros_like(self.scene.parameters[name]) for name in names}
         at_q, at_v = by_q[T].copy(), by_v[T].copy()
         converged = determinate = True
         for t, step in backwards(self.engine, trajectory):
-            back, certain = self.engine.pullback(step.tape, Cotangent(at_q, at_v, by_force[t]), wrt, rule)
+            if all_there_are and (refused := self.engine.refused(step.tape)):
+                names = tuple(name for name in names if name not in refused)
+            back, certain = self.engine.pullback(step.tape, Cotangent(at_q, at_v, by_force[t]), names, rule)
             controls[t], forces[t] = back["u"], back["tau"]
-            for name in wrt:
+            for name in names:
                 totals[name] += back[name]
             at_q, at_v = back["q"] + by_q[t], back["v"] + by_v[t]
             converged, determinate = converged and step.solver.converged, determinate and certain
+        totals = {name: totals[name] for name in names}
         doubts = partial(self._nearest_switch, trajectory), partial(self._has_other_answers, trajectory)
         return Gradients(StateGradient(at_q, at_v), controls, forces, totals, converged, determinate, *doubts)
 

@@ -123,6 +123,11 @@ class Engine(ABC):
                     self._relatives.popitem(last=False)
             return self._relatives[key]
 
+    def refused(self, tape: Any) -> frozenset[str]:
+        """Parameters of the model by which the step that left the tape has no derivative; asked for, they raise."""
+        del tape
+        return frozenset()
+
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a law in the step that left the tape; none unless the model has some."""
         return NO_SWITCH

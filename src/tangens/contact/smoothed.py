@@ -142,6 +142,10 @@ class SmoothedEngine(Engine):
         out["q"] = out["q"] + by_q.T @ cotangent.q
         return out, unique
 
+    def refused(self, tape: SmoothedTape) -> frozenset[str]:
+        """Parameters by which some sample has no derivative."""
+        return frozenset().union(*(self._engine.refused(sample) for sample in tape.samples))
+
     def function(self, rule: GradientRule) -> PureStep:
         """The mean of the model's own function over the scatter."""
         import jax

@@ -269,3 +269,24 @@ def test_an_impact_at_the_very_beginning_of_a_step_is_cut_there(gap: float) -> N
         np.testing.assert_allclose(ours[key], block, rtol=1e-5, atol=1e-9, err_msg=str(key))
     assert ours["q", "q"][0, 0] < -0.7
     assert sim.jacobian(here).switch.distance >= 0.0
+
+
+class TestParametersNobodyAskedFor:
+    """Reverse mode by all parameters leaves out those by which a step has no derivative; by name, they are refused."""
+
+    CLOSED_CHAIN = """<mujoco><worldbody><geom name="floor" type="plane" size="2 2 .1"/>
+      <body name="rod" pos="0 0 .5"><joint type="hinge" axis="0 1 0"/>
+        <geom name="rod" type="capsule" size=".02" fromto="0 0 0 .3 0 0" mass="1"/></body>
+      <body name="slider" pos=".3 0 .5"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+        <geom name="slider" type="sphere" size=".05" mass="1"/></body></worldbody>
+      <contact><exclude body1="rod" body2="slider"/></contact>
+      <equality><connect body1="rod" body2="slider" anchor=".3 0 0"/></equality></mujoco>"""
+
+    def test_a_closed_chain_is_differentiated_without_placement(self) -> None:
+        scene = tg.load(self.CLOSED_CHAIN)
+        sim = tg.Simulator(scene, "ncp")
+        traj = sim.rollout(sim.initial_state(), 20)
+        grads = sim.pullback(traj, dq=np.eye(scene.nv)[0])
+        assert set(grads.parameters) == set(tg.Ncp.parameters) - {"placement"}
+        with pytest.raises(tg.NotDifferentiable, match="connect"):
+            sim.pullback(traj, dq=np.eye(scene.nv)[0], wrt=("placement",))

@@ -27,7 +27,7 @@ from tangens.contact.rigid.gradients.switches import (
     nearest_switch,
     tilting_jumps,
 )
-from tangens.contact.rigid.gradients.two_stages import carry_back_through_two_stages, jacobian_of_two_stages
+from tangens.contact.rigid.gradients.two_stages import UNKNOWN, carry_back_through_two_stages, jacobian_of_two_stages
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved, rotations_of
 from tangens.contact.rigid.overlaps import undo_overlaps
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING
@@ -138,6 +138,11 @@ class RigidEngine(HostEngine):
         return out[:nq], out[nq : nq + nv]
 
     # ------------------------------------------------------------------ derivatives
+
+    def refused(self, tape: Any) -> frozenset[str]:
+        """Parameters by which the step that left the tape has no derivative."""
+        in_scene = frozenset(("placement",)) if self.linearizer.placement_is_fixed_by else frozenset[str]()
+        return in_scene if tape.second is None else in_scene | UNKNOWN
 
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of a contact law, a limit or dry friction in the step that left the tape."""

@@ -56,8 +56,6 @@ class RigidScratch:
         self._has_tendons = m.ntendon > 0
         self.damps_implicitly = self.dynamics.implicit_h > 0.0
         self.compensates = bool(m.body_gravcomp.any())
-        ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
-        self.has_ties = bool(np.isin(m.eq_type, ties).any())
         self._box_pairs, self._places = box_pairs(m), (d.geom_xpos, m.geom_rbound, m.geom_gap)
         self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
         constraints = Constraints(scene.shared_model)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,6 +44,8 @@ class Linearizer:
         self.shapes = {name: value.shape for name, value in scene.parameters.items()}
         """Of all parameters."""
         self._scene, self._friction = scene, scene.parameters["friction"].copy()
+        self.placement_is_fixed_by = _fixed_by(m)
+        """What in the scene keeps steps from having a derivative by placement; empty if nothing does."""
 
     def solved(self, memory: Array) -> Solved:
         """The contact problem on a tape, for Python to read."""
@@ -116,8 +119,7 @@ class Linearizer:
     def _placement_terms(
         self, scratch: RigidScratch, memory: Array, responses: Array, lin: Linearization
     ) -> tuple[Array, Array]:
-        if scratch.compensates or scratch.has_ties:
-            what = "gravity compensation" if scratch.compensates else "a connect or weld equality"
+        if what := self.placement_is_fixed_by:
             raise NotDifferentiable(f"with {what} in the scene, steps have no derivative by placement")
         m = len(lin.active)
         R, K, unknown = placement_terms(scratch.addresses, memory, responses, m, self.long_tree)
@@ -129,3 +131,10 @@ class Linearizer:
     def long_tree(self) -> LongTree:
         """The kinematic tree with three sliding joints in front of each body."""
         return long_tree(self._scene.shared_model)
+
+
+def _fixed_by(m: mujoco.MjModel) -> str:
+    ties = (int(mujoco.mjtEq.mjEQ_CONNECT), int(mujoco.mjtEq.mjEQ_WELD))
+    if m.body_gravcomp.any():
+        return "gravity compensation"
+    return "a connect or weld equality" if np.isin(m.eq_type, ties).any() else ""

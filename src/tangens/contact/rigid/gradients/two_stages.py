@@ -39,7 +39,8 @@ Term = tuple[Array, Array]
 _ROUNDING = 1e-12  # of the largest singular value
 
 _UNAFFECTED = ("friction", "frictionloss")  # what the second stage knows nothing of
-_UNKNOWN = ("size", "placement")  # by these there is no derivative
+UNKNOWN = frozenset(("size", "placement"))
+"""By these there is no derivative."""
 
 
 def jacobian_of_two_stages(
@@ -47,8 +48,8 @@ def jacobian_of_two_stages(
     rule: GradientRule,
 ) -> Jacobian:  # fmt: skip
     """∂(q⁺, v⁺, forces)/∂x of the step on a tape."""
-    for name in _UNKNOWN:
-        if name in wrt:
+    for name in wrt:
+        if name in UNKNOWN:
             raise NotDifferentiable(
                 f"overlaps that the laws of contact cannot undo were undone apart from them in this step, which "
                 f"has no derivative by {name}: take the overlap out of the pose, or exclude the pair from collision"

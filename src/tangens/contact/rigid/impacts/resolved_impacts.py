@@ -212,6 +212,11 @@ class ResolvedImpacts(RigidEngine):
         )
         return Jacobian(blocks, None, determinate, _worst(tape.pieces))
 
+    def refused(self, tape: Any) -> frozenset[str]:
+        """Parameters by which some piece has no derivative."""
+        own = super().refused
+        return frozenset().union(*(own(piece.out.tape) for piece in tape.pieces))
+
     def switch(self, tape: Any) -> Switch:
         """The nearest switch of any piece. An impact of several contacts is on one: any of them may come later."""
         own = super().switch
