@@ -27,6 +27,8 @@ class RigidTape(NamedTuple):
     report: partial[SolverReport]
     second: Array | None = None
     """Of a step in two stages, the tape of the second one, see `overlaps`."""
+    share: float = 1.0
+    """The share of overlaps that the first one undid."""
 
 
 def solver_report(
