@@ -29,7 +29,7 @@ from tangens.contact.rigid.gradients.switches import (
 )
 from tangens.contact.rigid.gradients.two_stages import UNKNOWN, carry_back_through_two_stages, jacobian_of_two_stages
 from tangens.contact.rigid.memory.tape import CORRECTION, Solved, rotations_of
-from tangens.contact.rigid.overlaps import undo_overlaps
+from tangens.contact.rigid.overlaps import share_to_undo, undo_overlaps
 from tangens.contact.rigid.problem.contact_problem import BOX, BREAKING
 from tangens.contact.rigid.results import RigidTape, block_name, read_contacts, solver_report
 from tangens.contact.rigid.scratch import RigidScratch
@@ -47,6 +47,7 @@ Array = NDArray[np.float64]
 
 _NO_GUESS = np.zeros(0)
 _MANY = 96  # contacts: fewer are solved for, or given up, within about a second
+_NEARLY = 0.999  # the share of overlaps that is undone by the laws where all can be, but for a hair
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 
 
@@ -78,59 +79,64 @@ class RigidEngine(HostEngine):
         implicit_h = duration if scratch.damps_implicitly else 0.0
         first = _NO_GUESS if guess is None else guess
         for look in range(_LOOKS + 1):
-            found = self._take(scratch, nc, first, duration, implicit_h, correction)
-            relaxed, second = 0.0, None
-            if correction > 0.0 and self._options.tolerance < found[5] < math.inf:
-                found, relaxed, second = self._in_two_stages(scratch, nc, found, duration, implicit_h, correction)
-            if look == _LOOKS or found[5] == math.inf or not (found[3] or second is not None):
+            found = self._take(scratch, nc, first, duration, implicit_h, correction, correction == 0.0)
+            share, second = 1.0, None
+            if correction > 0.0 and found[4] > self._options.tolerance:
+                found, share, second = self._undo(scratch, nc, found, duration, implicit_h, correction)
+            if look == _LOOKS or found[6] == math.inf or not (found[3] or second is not None):
                 break
             more = scratch.look_again(*self._split(found[0]), duration, everywhere=look == _LOOKS - 1)
             if more < 0:
                 break
             nc = more
-        out, memory, next_guess = found[:3]
-        failed = found[5] == math.inf
+        out, memory, next_guess, _, asked, *numbers, held = found
+        failed, relaxed = numbers[1] == math.inf, held if second is None else max(held, asked)
         out.setflags(write=False)  # and with it all views
         nq, nv, _ = self._sizes
-        report = partial(solver_report, self._options.tolerance, relaxed, found[4:])
+        report = partial(solver_report, self._options.tolerance, relaxed, numbers)
         contacts = partial(read_contacts, out, nq + nv, nc) if nc else NO_CONTACTS
         state = State.trusted(out[:nq], out[nq : nq + nv])
-        return Step(state, contacts, report, RigidTape(memory, report, second), next_guess, self.owner, failed)
+        return Step(state, contacts, report, RigidTape(memory, report, second, share), next_guess, self.owner, failed)
 
     def _take(
-        self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float
-    ) -> Any:
+        self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float,
+        patient: bool,
+    ) -> Any:  # fmt: skip
         """The compiled step; those of many contacts may take long, and Ctrl-C has to get through."""
         if nc < _MANY:
-            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction)
-        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction)
+            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction, patient)
+        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction, patient)
         try:
             return interruptible(task)
         except KeyboardInterrupt:
             scratch.abandoned = True  # something still works on it
             raise
 
-    def _in_two_stages(
-        self, scratch: RigidScratch, nc: int, unsolved: Any, duration: float, implicit_h: float, correction: float
+    def _undo(
+        self, scratch: RigidScratch, nc: int, plain: Any, duration: float, implicit_h: float, correction: float
     ) -> tuple[Any, float, Array | None]:
-        """The step again in two stages, see `overlaps`, the velocity that overlaps ask for, and the second tape.
+        """A step with overlaps, by the laws of contact as far as those can undo them, else in two stages.
 
-        Where nothing asks for any, or the first stage ends no nearer to the laws, the step stays as it is.
+        Returns what is reported of it, the share that the laws undo, and the second stage's tape.
         """
-        first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, 0.0)
-        if not first[5] < unsolved[5]:
-            return unsolved, 0.0, None
+        share, tolerance = share_to_undo(scratch.addresses, plain[1]), self._options.tolerance
+        if share == 1.0 and plain[6] > tolerance:
+            plain = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, correction, True)
+        if share == 1.0 and not tolerance < plain[6] < math.inf:
+            return plain, 1.0, None
+        for share in (share, _NEARLY, 0.0) if share < 1.0 else (_NEARLY, 0.0):
+            first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, share * correction, True)
+            if first[6] <= tolerance:
+                break
         responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
         out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
-        if asked <= self._options.tolerance:
-            return unsolved, 0.0, None
         at = sum(self._sizes[:2]) + 7 * nc
         out[at : at + 3 * nc] += first[0][at : at + 3 * nc]  # forces
         modes, before = out[at + 3 * nc : at + 4 * nc], first[0][at + 3 * nc : at + 4 * nc]
         modes[:] = np.where(before != BREAKING, before, modes)
-        _, tape, guess, beyond, iterations, residual, *numbers = first
-        found = (out, tape, guess, beyond, iterations + taken, max(residual, error), *numbers)
-        return found, asked, second
+        _, tape, guess, beyond, _, iterations, residual, *numbers = first
+        residual, iterations = max(residual, error), iterations + taken
+        return (out, tape, guess, beyond, asked, iterations, residual, *numbers), share, second
 
     def _split(self, out: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ of what the compiled step reports."""

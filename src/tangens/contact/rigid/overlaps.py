@@ -15,28 +15,33 @@ geoms of many robots overlap in every pose.
 
 from __future__ import annotations
 
+import math
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.assembly.constraint_rows import build_rows
+from tangens.contact.rigid.assembly.constraint_rows import build_every_row
 from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, WELD, unpack_constraints
-from tangens.contact.rigid.assembly.delassus import apply_impulses, set_delassus
+from tangens.contact.rigid.assembly.delassus import apply_impulses, is_held, set_delassus
 from tangens.contact.rigid.assembly.targets import set_contact_targets
 from tangens.contact.rigid.memory.settings import ITERATIONS, TOLERANCE
 from tangens.contact.rigid.memory.tape import DURATION, IMPLICIT, open_tape, record
 from tangens.contact.rigid.memory.views import Model, Workspace, new_workspace, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, LIMIT
 from tangens.contact.rigid.report import integrate, report_contacts
-from tangens.contact.rigid.solvers.solve import solve
+from tangens.contact.rigid.solvers.certificate import share_undone
+from tangens.contact.rigid.solvers.solve import set_scales, solve
 from tangens.kernels import floats, inline, ints, kernel, number
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Records = NDArray[np.void]
 
 _SHARE = 1e-5  # of a body's response: so much less is undone, and nothing moves much faster than asked for
 _SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
 _IMMOBILE = 1e-18  # share of a body's response that is rounding
+_FAR = 1e3  # what is open by so many times the largest velocity asked for is in nobody's way
 _NEVER = 1e6  # a target that no velocity violates
 _NEWTON = 0  # the place of Newton's method in `solvers.solve.SOLVERS`
 
@@ -80,13 +85,11 @@ def undo_overlaps(
     """
     _, kin, first = open_tape(table, tape)
     model = open_model(table, tape[DURATION], tape[IMPLICIT], correction)
-    nc, ns = first.contacts.shape[0], model.specs.shape[0]
+    nc = first.contacts.shape[0]
     w = new_workspace(model, kin, nc)
     w.contacts[:], w.L[:], w.d[:], w.v_free[:] = first.contacts, first.L, first.d, first.v_next
-    for c in range(nc):
-        w.contacts[c].chosen = 1
     set_contact_targets(model, kin, w)
-    build_rows(model, kin, w, np.ones(2 * ns, dtype=np.int64), np.zeros(3 * nc + 6 * ns))
+    build_every_row(model, kin, w)
     nb, n = w.counts[0], w.counts[1]
     left = _leave_trees(w, tree)
     _without_friction(w)
@@ -103,6 +106,58 @@ def undo_overlaps(
         error = np.inf
     report_contacts(model, w, out[kin.q.shape[0] + kin.v.shape[0] :])
     return out, record(table, model, w), iterations, error, asked
+
+
+@kernel(ints(2), floats(1), nogil=True)
+def share_to_undo(table: IntArray, tape: Array) -> float:
+    """The share of overlaps that a step undoes under the laws of contact, see `certificate`, from its tape."""
+    model, kin, plain = open_tape(table, tape)
+    w = new_workspace(model, kin, plain.contacts.shape[0])
+    w.contacts[:], w.L[:], w.d[:], w.v_free[:] = plain.contacts, plain.L, plain.d, 0.0
+    build_every_row(model, kin, w)
+    set_delassus(model, w)
+    nb, n = w.counts[0], w.counts[1]
+    set_scales(w.G[: n * n].reshape(n, n), w.blocks[:nb])
+    rows, blocks = _static_problem(w)
+    m = rows.shape[0]
+    half, target = np.empty((m, w.half.shape[1])), np.empty(m)
+    for r in range(m):
+        target[r], half[r] = w.g[rows[r]], w.half[rows[r]]
+    return float(share_undone(half, target, blocks))
+
+
+@inline
+def _static_problem(w: Workspace) -> tuple[IntArray, Records]:
+    """Rows and blocks of all that may keep overlaps from being undone.
+
+    Dry friction has a bound, bounces are no overlaps, and what nothing can move asks in vain.
+    """
+    nb, n, fastest = w.counts[0], w.counts[1], 0.0
+    for b in range(nb):
+        i = w.blocks[b].start
+        if w.blocks[b].kind == EQUALITY or not _bounces(w, b):
+            fastest = max(fastest, abs(w.g[i]) if w.blocks[b].kind == EQUALITY else -w.g[i])
+    rows, blocks, m, k = np.empty(n, dtype=np.int64), w.blocks[:nb].copy(), 0, 0
+    for b in range(nb):
+        block = w.blocks[b]
+        if block.kind == DRY or (block.kind != EQUALITY and w.g[block.start] > _FAR * fastest) or is_held(w, b):
+            continue
+        blocks[k] = block
+        blocks[k].start = m
+        if block.kind == BOX:
+            blocks[k].kind, blocks[k].bound = CONTACT, math.sqrt(2.0) * block.bound
+        if _bounces(w, b):
+            w.g[block.start] = max(w.g[block.start], 0.0)
+        for i in range(block.start, block.start + block.width):
+            rows[m] = i
+            m += 1
+        k += 1
+    return rows[:m], blocks[:k]
+
+
+@inline
+def _bounces(w: Workspace, b: int) -> bool:
+    return w.blocks[b].source >= 0 and w.contacts[w.blocks[b].source].bounces != 0
 
 
 @inline

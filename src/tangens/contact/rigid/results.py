@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -27,9 +28,11 @@ class RigidTape(NamedTuple):
     report: partial[SolverReport]
     second: Array | None = None
     """Of a step in two stages, the tape of the second one, see `overlaps`."""
+    share: float = 1.0
+    """The share of overlaps that the first one undid."""
 
 
-def solver_report(tolerance: float, relaxed: float, found: tuple[int, float, float, float, float, int]) -> SolverReport:
+def solver_report(tolerance: float, relaxed: float, found: Sequence[Any]) -> SolverReport:
     """What the compiled step reports of its solver, see `step`."""
     iterations, error, signorini, cone, dissipation, method = found
     return SolverReport(error <= tolerance, iterations, error, signorini, cone, dissipation, METHODS[method], relaxed)

@@ -72,6 +72,15 @@ def build_rows(model: Model, kin: Kinematics, w: Workspace, limits: IntArray, gu
 
 
 @subroutine
+def build_every_row(model: Model, kin: Kinematics, w: Workspace) -> None:
+    """The same of all contacts and constraints there are, from no guess."""
+    nc, ns = w.contacts.shape[0], model.specs.shape[0]
+    for c in range(nc):
+        w.contacts[c].chosen = 1
+    build_rows(model, kin, w, np.ones(2 * ns, dtype=np.int64), np.zeros(3 * nc + 6 * ns))
+
+
+@subroutine
 def _constraint_rows(
     model: Model, kin: Kinematics, spec: Any, block: Any, r: int, J: Array, g: Array, rate: Array
 ) -> None:

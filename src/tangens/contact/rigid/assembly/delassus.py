@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
+from tangens.contact.rigid.problem.contact_problem import DRY, EQUALITY
 from tangens.dynamics import tree_solve
 from tangens.dynamics.implicit_damping import LineDamping, evaluate_lines, has_implicit_lines, set_line_damping
-from tangens.kernels import subroutine
+from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
 
+_HELD = 1e-16  # response of a row that only rounding moves, relative to the largest: the square of a velocity
 _WORTH_BLAS = 1000  # numbers in the rows
 
 
@@ -75,6 +77,28 @@ def set_delassus(model: Model, w: Workspace) -> None:
                     G[r, s] += x * columns[i, s]
         for s in range(r):
             G[s, r] = G[r, s]
+
+
+@inline
+def is_held(w: Workspace, b: int) -> bool:
+    """Whether nothing but rounding moves a contact along its normal, or what a limit measures."""
+    block, n, largest = w.blocks[b], w.counts[1], 0.0
+    if block.kind == EQUALITY or block.kind == DRY:
+        return False
+    for i in range(n):
+        largest = max(largest, w.G[i * n + i])
+    return w.G[block.start * n + block.start] <= _HELD * largest
+
+
+@subroutine
+def release_held(w: Workspace) -> float:
+    """What nothing can move asks for nothing; returns the largest velocity that it asked for."""
+    most = 0.0
+    for b in range(w.counts[0]):
+        i = w.blocks[b].start
+        if w.g[i] < 0.0 and is_held(w, b):
+            most, w.g[i] = max(most, -w.g[i]), 0.0
+    return most
 
 
 @subroutine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.assembly.constraint_rows import build_rows
+from tangens.contact.rigid.assembly.constraint_rows import build_every_row
 from tangens.contact.rigid.assembly.targets import set_contact_targets
 from tangens.contact.rigid.memory.tape import open_tape
 from tangens.contact.rigid.memory.views import new_workspace
@@ -20,12 +20,9 @@ Records = NDArray[np.void]
 def every_row(table: IntArray, tape: Array) -> tuple[Array, Array, Records]:
     """J (n, nv), targets (n,) and blocks of all contacts and constraints of the step on the tape."""
     model, kin, old = open_tape(table, tape)
-    nc, ns = old.contacts.shape[0], model.specs.shape[0]
-    w = new_workspace(model, kin, nc)
+    w = new_workspace(model, kin, old.contacts.shape[0])
     w.contacts[:] = old.contacts
-    for c in range(nc):
-        w.contacts[c].chosen = 1
     set_contact_targets(model, kin, w)
-    build_rows(model, kin, w, np.ones(2 * ns, dtype=np.int64), np.zeros(3 * nc + 6 * ns))
+    build_every_row(model, kin, w)
     nb, n = w.counts[0], w.counts[1]
     return w.J[:n].copy(), w.g[:n].copy(), w.blocks[:nb].copy()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.memory.settings import ARRIVAL, CORRECTION_SPEED, DAMPING, HORIZON
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace
+from tangens.contact.rigid.problem.contact_problem import EQUALITY
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.kernels import inline, subroutine
 
@@ -31,6 +32,20 @@ def set_contact_targets(model: Model, kin: Kinematics, w: Workspace) -> None:
         propagate_velocities(model.dofs, kin.cdof, kin.v, before, after)
     for c in range(w.contacts.shape[0]):
         _set_contact_target(model, kin, after, w.contacts[c])
+
+
+@inline
+def largest_asked(w: Workspace) -> float:
+    """The largest velocity that overlaps, limits and equalities ask for, as long as rows hold targets alone."""
+    most = 0.0
+    for b in range(w.counts[0]):
+        block = w.blocks[b]
+        if block.kind == EQUALITY:
+            for i in range(block.start, block.start + block.width):
+                most = max(most, abs(w.g[i]))
+        elif block.source < 0 or not w.contacts[block.source].bounces:
+            most = max(most, -w.g[block.start])
+    return most
 
 
 @inline
