@@ -34,7 +34,7 @@ class Candidates(NamedTuple):
     """For each of P probes, n points of a cloud."""
 
     points: Array
-    """(P, n, 3)."""
+    """(3, P, n)."""
     normals: Array
     bias: Array
     """(P, n)."""
@@ -66,25 +66,25 @@ def uses_lists(probes: int, points: int) -> bool:
 def candidates(y: Array, points: Array, normals: Array, bias: Array) -> Candidates:
     """The points in the leaves nearest to each of P probes."""
     _, nearest = jax.lax.top_k(-_balls(y, points, bias), LOOKED_AT)
-    leaves = (a.reshape(-1, LEAF, *a.shape[1:])[nearest] for a in (points, normals, bias))
-    return Candidates(*(a.reshape(len(y), LOOKED_AT * LEAF, *a.shape[3:]) for a in leaves))
+    leaves = (a.reshape(*a.shape[:-1], -1, LEAF)[..., nearest, :] for a in (points, normals, bias))
+    return Candidates(*(a.reshape(*a.shape[:-2], LOOKED_AT * LEAF) for a in leaves))
 
 
 def left_out(y: Array, points: Array, bias: Array, temperature: Array) -> Array:
     """A bound on the share of the weights that the points have which a probe does not look at, (P,)."""
     ball = -jax.lax.top_k(-_balls(y, points, bias), LOOKED_AT + 1)[0][:, -1]
-    square = jnp.sum((y[:, None] - points) ** 2, -1)
+    square = jnp.sum((y[:, :, None] - points[:, None]) ** 2, 0)
     nearest = jnp.min(jnp.where(bias < 0, jnp.inf, square), 1)
     logit = (jnp.maximum(ball, 0.0) ** 2 - nearest) / temperature
-    return jnp.minimum(len(points) * jnp.exp(-jnp.maximum(logit, 0.0)), 1.0)
+    return jnp.minimum(points.shape[1] * jnp.exp(-jnp.maximum(logit, 0.0)), 1.0)
 
 
 def _balls(y: Array, points: Array, bias: Array) -> Array:
     """How far each leaf's ball is from each probe [m], (P, leaves); a leaf without points is nowhere near."""
     y, points, bias = jax.lax.stop_gradient((y, points, bias))
-    leaves = points.reshape(-1, LEAF, 3)
-    middle = jnp.mean(leaves, 1)
-    radius = jnp.sqrt(jnp.max(jnp.sum((leaves - middle[:, None]) ** 2, -1), 1))
+    leaves = points.reshape(3, -1, LEAF)
+    middle = jnp.mean(leaves, 2)
+    radius = jnp.sqrt(jnp.max(jnp.sum((leaves - middle[:, :, None]) ** 2, 0), 1))
     radius = jnp.where(jnp.max(bias.reshape(-1, LEAF), 1) < 0, -jnp.inf, radius)
-    away = jnp.sqrt(jnp.sum((y[:, None] - middle) ** 2, -1))
+    away = jnp.sqrt(jnp.sum((y[:, :, None] - middle[:, None]) ** 2, 0))
     return away - radius

@@ -81,6 +81,9 @@ class SoftForces:
             np.concatenate([nobody, *(getattr(group, name) for group in table.groups)])
             for name in ("probe_geom", "surface_geom", "pair")
         )
+        rows = np.arange(len(self.pair))
+        self._other = np.array([next((k for k in rows if k != r and self.pair[k] == self.pair[r]), r) for r in rows], int)
+        self._alone = self._other == rows  # a pair has one row or two
         body = m.geom_bodyid
         self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[surface_geom]]
         self._scale = np.array([(ONE,) * 3 if g is None else g.scale for g in table.geoms], int).reshape(-1, 3)
@@ -122,11 +125,11 @@ class SoftForces:
             surface = Surface(half_length=scale[b, 2], thickness=radius[b])
         elif group.kind == "cloud":
             points, normals, skip = (stack[group.point_at] for stack in clouds[group.points])
-            normals = normals / scale[b][:, None, :]
-            normals /= jnp.sqrt(jnp.sum(normals**2, -1, keepdims=True))
-            surface = Surface(None, None, points * scale[b][:, None, :], normals, skip, temperature[b])
+            normals = normals / scale[b][:, :, None]
+            normals /= jnp.sqrt(jnp.sum(normals**2, 1, keepdims=True))
+            surface = Surface(None, None, points * scale[b][:, :, None], normals, skip, temperature[b])
         near = jax.vmap(lambda *row: probe(group.kind, *row))(
-            unit * scale[a][:, None, :],
+            unit * scale[a][:, :, None],
             radius[a] if group.is_round else None,
             Pose(pose.position[a], pose.rotation[a]),
             surface,
@@ -138,18 +141,18 @@ class SoftForces:
         """The softmax of Eq. 23, over the probes of both geoms of a pair."""
         if not logits:
             return []
-        n, pair = len(self.table.pairs), self.pair
         largest = jnp.concatenate([jnp.max(jax.lax.stop_gradient(x), axis=1) for x in logits])
-        base = self._split(jax.ops.segment_max(largest, pair, n)[pair])
+        base = self._split(jnp.maximum(largest, largest[self._other]))
         weights = [jnp.exp(x - b[:, None]) for x, b in zip(logits, base, strict=True)]
-        total = jax.ops.segment_sum(jnp.concatenate([jnp.sum(w, 1) for w in weights]), pair, n)
-        return [w / t[:, None] for w, t in zip(weights, self._split(total[pair]), strict=True)]
+        sums = jnp.concatenate([jnp.sum(w, 1) for w in weights])
+        total = self._split(1 / (sums + jnp.where(self._alone, 0.0, sums[self._other])))
+        return [w * t[:, None] for w, t in zip(weights, total, strict=True)]
 
     def left_out(self, probed: Probed, settings: dict[str, Any]) -> Array:
         """The largest share of a plane's weights that candidate lists leave out, of probes within reach of a force."""
         largest = jnp.zeros(())
         for group, (near, _, surface, on) in zip(self.table.groups, probed.groups, strict=True):
-            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[1]):  # type: ignore[union-attr]
+            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[2]):  # type: ignore[union-attr]
                 share = jax.vmap(share_left_out)(near, surface, on)
                 reached = near.distance < NEAR * settings["reach"][group.pair][:, None]
                 largest = jnp.maximum(largest, jnp.max(jnp.where(reached, share, 0.0)))

@@ -41,13 +41,13 @@ class PlaneForce(NamedTuple):
     """The force on a point, and how it falls with velocity: by normal_rate n nᵀ + grip (1 − n nᵀ − s sᵀ)."""
 
     force: Array
-    """[N], (..., 3)."""
+    """[N], (3, ...)."""
     normal_rate: Array
     """[N s/m], (...)."""
     grip: Array
     """[N s/m], (...)."""
     slip: Array
-    """s, shorter than 1, (..., 3)."""
+    """s, shorter than 1, (3, ...)."""
     coupling: Array
     """Friction falls with the normal force: −coupling s nᵀ [N s/m], (...)."""
 
@@ -61,19 +61,19 @@ def point_plane(
     and so is the distance from there; where it `is_first`, friction is linearised about less slip, for from there
     Newton's method does not overshoot.
     """
-    v_n = jnp.sum(normal * velocity, -1)
-    v_t = velocity - v_n[..., None] * normal
+    v_n = jnp.sum(normal * velocity, 0)
+    v_t = velocity - v_n * normal
     depth = -(distance + ahead * v_n) / law.reach
     spring = law.stiffness * law.reach * jax.nn.softplus(depth)  # c(φ), Eq. 15
     slope = law.stiffness * jax.nn.sigmoid(depth)
     factor, falls = dissipation_factor(v_n / law.dissipation, smooth)  # Eqs. 16, 17
     normal_force = spring * factor  # Eq. 18
-    about = v_t * _kept(law, normal_force, v_t, ahead, is_first)[..., None]
-    length = jnp.sqrt(law.stiction**2 + jnp.sum(about**2, -1))
-    grip, slip = law.friction * normal_force / length, about / length[..., None]
+    about = v_t * _kept(law, normal_force, v_t, ahead, is_first)
+    length = jnp.sqrt(law.stiction**2 + jnp.sum(about**2, 0))
+    grip, slip = law.friction * normal_force / length, about / length
     beyond = v_t - about
-    beyond -= jnp.sum(slip * beyond, -1, keepdims=True) * slip
-    force = normal_force[..., None] * normal - grip[..., None] * (about + beyond)  # Eqs. 19, 20
+    beyond -= jnp.sum(slip * beyond, 0) * slip
+    force = normal_force * normal - grip * (about + beyond)  # Eqs. 19, 20
     normal_rate = ahead * slope * factor + spring * falls / law.dissipation
     return PlaneForce(force, normal_rate, grip, slip, law.friction * normal_rate)
 
@@ -81,7 +81,7 @@ def point_plane(
 def _kept(law: Law, normal_force: Array, v_t: Array, ahead: Array, is_first: Array) -> Array:
     """The share of the slip about which friction is linearised."""
     lost = _SLOWED * ahead * law.friction * normal_force / law.mass
-    square, ground = jnp.sum(v_t**2, -1), lost**2 + law.stiction**2
+    square, ground = jnp.sum(v_t**2, 0), lost**2 + law.stiction**2
     return jnp.where(is_first, square / (square + ground), 1.0)
 
 

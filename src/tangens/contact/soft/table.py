@@ -128,13 +128,14 @@ class SoftTable:
         return [(one, two), (two, one)]
 
     def _probes(self, geom: int, length: int) -> int:
-        return self._kept(f"probes_{length}", geom, padded(self._known(geom).probes, length))
+        points, bias = padded(self._known(geom).probes, length)
+        return self._kept(f"probes_{length}", geom, (points.T, bias))
 
     def _points(self, geom: int, length: int) -> int:
         g = self._known(geom)
         (points, bias), (normals, _) = padded(g.points, length), padded(g.normals, length)
         bias[: len(g.bias)] += g.bias
-        return self._kept(f"points_{length}", geom, (points, normals, bias))
+        return self._kept(f"points_{length}", geom, (points.T, normals.T, bias))
 
     def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> int:
         stack = self._stacks[name]

@@ -47,7 +47,7 @@ def main(question: dict[str, Any]) -> dict[str, float]:
     assert out.state.q.shape == (14,)
     assert back.state.q.shape == (12,)
     clouds = sim.engine.parameters["clouds"]  # type: ignore[attr-defined]
-    points = next(arrays[0].shape[1] for name, arrays in clouds.items() if name.startswith("points"))
+    points = next(arrays[0].shape[-1] for name, arrays in clouds.items() if name.startswith("points"))
     return {"before": before, "peak": peak_megabytes(), "seconds": time.perf_counter() - started, "points": points}
 
 
