@@ -30,6 +30,22 @@ Placed = TypeVar("Placed")
 _IDENTITY = np.eye(3, 4)
 
 
+def _rotation_of_squares() -> _Numbers:
+    """By the products of entries of a unit quaternion: the rotation matrix, (16, 9)."""
+    w, x, y, z = np.eye(4)
+
+    def times(a: _Numbers, b: _Numbers) -> _Numbers:
+        return np.outer(a, b)
+
+    ww, xx, yy, zz = (times(a, a) for a in (w, x, y, z))
+    xy, xz, yz, wx, wy, wz = (2 * times(a, b) for a, b in ((x, y), (x, z), (y, z), (w, x), (w, y), (w, z)))
+    rows = [ww + xx - yy - zz, xy - wz, xz + wy, xy + wz, ww - xx + yy - zz, yz - wx, xz - wy, yz + wx, ww - xx - yy + zz]
+    return np.stack([row.ravel() for row in rows], 1)
+
+
+_SQUARES = _rotation_of_squares()
+
+
 class Frames(NamedTuple):
     """Of all links, in the world."""
 
@@ -162,14 +178,9 @@ def applied(a: Array, x: Array) -> Array:
 
 def _matrix(quat: Array) -> Array:
     """Rotation matrices of quaternions of any length, (n, 3, 3)."""
-    s = 2 / jnp.sum(quat**2, 1)
-    w, x, y, z = quat.T
-    rows = [
-        [1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
-        [s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)],
-        [s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)],
-    ]
-    return jnp.stack([entry for row in rows for entry in row], 1).reshape(-1, 3, 3)
+    unit = quat / jnp.sqrt(jnp.sum(quat**2, 1, keepdims=True))
+    squares = (unit[:, :, None] * unit[:, None, :]).reshape(-1, 16)
+    return (squares @ jnp.asarray(_SQUARES, quat.dtype)).reshape(-1, 3, 3)
 
 
 def quat_multiply(a: Array, b: Array) -> Array:

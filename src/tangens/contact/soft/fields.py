@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tangens.contact.soft.candidates import Candidates, candidates
+from tangens.contact.soft.law import dot
 
 Array = jax.Array
 
@@ -40,14 +41,14 @@ def from_half_space(y: Array, radius: Array) -> Near:
     return Near(y[2] - radius, jnp.broadcast_to(up, y.shape), y - radius * up)
 
 
-def from_segment(y: Array, radius: Array, half_length: Array, thickness: Array) -> Near:
-    """From all points within `thickness` of a segment along z: a sphere or a capsule."""
+def from_segment(y: Array, radius: Array, half_length: Array | None, thickness: Array) -> Near:
+    """From all points within `thickness` of a segment along z, or of its middle: a capsule or a sphere."""
     blunt = _BLUNT * thickness
-    along = blunt * (
-        jax.nn.softplus((y[2] + half_length) / blunt) - jax.nn.softplus((y[2] - half_length) / blunt)
-    )
-    off = jnp.stack([y[0], y[1], y[2] + half_length - along])
-    length = jnp.sqrt(jnp.sum(off**2, 0) + blunt**2)
+    off = y
+    if half_length is not None:
+        ends = (jax.nn.softplus((y[2] + side * half_length) / blunt) for side in (1, -1))
+        off = jnp.stack([y[0], y[1], y[2] + half_length - blunt * (next(ends) - next(ends))])
+    length = jnp.sqrt(dot(off, off) + blunt**2)
     normal = off / length
     return Near(length - thickness - radius, normal, y - radius * normal)
 
@@ -73,26 +74,26 @@ def from_cloud(
 def mean_plane(y: Array, points: Array, normals: Array, bias: Array, temperature: Array) -> tuple[Array, Array]:
     """φ̂ of Eq. 9 and the mean normal, made of unit length, at each of P points."""
     weights = plane_weights(y, points, bias, temperature)
-    mean = jnp.concatenate([normals, jnp.sum(normals * points, 0, keepdims=True)]) @ weights.T
-    return jnp.sum(mean[:3] * y, 0) - mean[3], unit(mean[:3])
+    mean = jnp.concatenate([normals, dot(normals, points)[None]]) @ weights.T
+    return dot(mean, y) - mean[3], unit(mean[:3])
 
 
 def mean_candidate(y: Array, near: Candidates, temperature: Array) -> tuple[Array, Array]:
     """The same with a list of points for each of the P."""
-    logits = jnp.sum((2 * y[:, :, None] - near.points) * near.points, 0)
+    logits = dot(2 * y[:, :, None] - near.points, near.points)
     weights = jax.nn.softmax(logits / temperature + near.bias, axis=-1)
-    planes = jnp.concatenate([near.normals, jnp.sum(near.normals * near.points, 0, keepdims=True)])
+    planes = jnp.concatenate([near.normals, dot(near.normals, near.points)[None]])
     mean = jnp.sum(weights * planes, -1)
-    return jnp.sum(mean[:3] * y, 0) - mean[3], unit(mean[:3])
+    return dot(mean, y) - mean[3], unit(mean[:3])
 
 
 def plane_weights(y: Array, points: Array, bias: Array, temperature: Array) -> Array:
     """σ_ε₁(−d(p)) at each of P points, (P, F)."""
-    near = 2 * y.T @ points - jnp.sum(points**2, 0)  # |y|² is the same for all
+    near = 2 * y.T @ points - dot(points, points)  # |y|² is the same for all
     return jax.nn.softmax(near / temperature + bias, axis=-1)
 
 
 def unit(normal: Array) -> Array:
     """The same direction at unit length; what has hardly any direction stays short."""
-    square = jnp.sum(normal**2, 0)
+    square = dot(normal, normal)
     return normal / jnp.sqrt(square + (_FLAT * (1 - square)) ** 2)

@@ -91,7 +91,7 @@ class SoftForces:
 
     # ------------------------------------------------------------------ collision
 
-    def probe(self, kin: SpatialKinematics, inputs: Inputs, ahead: Array) -> Probed:
+    def probe(self, kin: SpatialKinematics, inputs: Inputs, ahead: Array | None) -> Probed:
         """Where all probes are against the surfaces that they can touch, and which of them are deepest."""
         m, p, s = self._model, inputs.parameters, inputs.settings
         dtype, body = kin.position.dtype, m.geom_bodyid
@@ -122,7 +122,8 @@ class SoftForces:
         unit, bias = (stack[group.probe_at] for stack in clouds[group.probes])
         surface, on = Surface(), Pose(pose.position[b], pose.rotation[b])
         if group.kind == "segment":
-            surface = Surface(half_length=scale[b, 2], thickness=radius[b])
+            balls = (self._scale[b, 2] == ZERO).all()
+            surface = Surface(half_length=None if balls else scale[b, 2], thickness=radius[b])
         elif group.kind == "cloud":
             points, normals, skip = (stack[group.point_at] for stack in clouds[group.points])
             normals = normals / scale[b][:, :, None]
@@ -160,7 +161,9 @@ class SoftForces:
 
     # ------------------------------------------------------------------ forces
 
-    def __call__(self, probed: Probed, v: Array, inputs: Inputs, ahead: Array, is_first: Array) -> Contact:
+    def __call__(
+        self, probed: Probed, v: Array, inputs: Inputs, ahead: Array | None = None, is_first: Array | None = None
+    ) -> Contact:
         """All forces at these velocities; `ahead` and `is_first` are those of `law.point_plane`."""
         force, rate = self._limits(inputs.x.q, v, inputs.settings, ahead, self._smooth)
         if not self.table.groups:
@@ -171,7 +174,9 @@ class SoftForces:
             return Contact(force, None, rows)
         return Contact(force, jnp.diag(rate) + jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J), rows)
 
-    def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
+    def _rows(
+        self, probed: Probed, v: Array, law: Law, ahead: Array | None, is_first: Array | None
+    ) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
         of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth, with_rate=self._implicit)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)

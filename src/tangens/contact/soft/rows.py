@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from tangens.contact.soft.candidates import LEAF, LOOKED_AT, left_out, uses_lists
 from tangens.contact.soft.fields import Near, from_cloud, from_half_space, from_segment, plane_weights
-from tangens.contact.soft.law import Law, PlaneForce, point_plane
+from tangens.contact.soft.law import Law, PlaneForce, dot, later, point_plane
 
 Array = jax.Array
 Found = TypeVar("Found")
@@ -89,13 +89,20 @@ def share_left_out(near: Near, surface: Surface, on: Pose) -> Array:
     return in_blocks(lambda y: left_out(y, points, bias, temperature), y, _BLOCK // points.shape[1])
 
 
-def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahead: Array) -> Array:
+def depth_logits(near: Near, bias: Array, twist: Array, temperature: Array, ahead: Array | None) -> Array:
     """−Φ/ε₂ of each probe (Eq. 23), of where it is `ahead` of now if it moves on."""
-    return -(near.distance + ahead * jnp.sum(near.normal * _velocity(near, twist), 0)) / temperature + bias
+    return -later(near.distance, dot(near.normal, _velocity(near, twist)), ahead) / temperature + bias
 
 
 def row_force(
-    near: Near, share: Array, twist: Array, law: Law, ahead: Array, is_first: Array, smooth: bool, with_rate: bool
+    near: Near,
+    share: Array,
+    twist: Array,
+    law: Law,
+    ahead: Array | None,
+    is_first: Array | None,
+    smooth: bool,
+    with_rate: bool,
 ) -> RowForce:
     """Eq. 23 for one row; `twist` is that of the probes' body against the surface's."""
     velocity = _velocity(near, twist)
@@ -107,15 +114,14 @@ def row_force_of_planes(
     near: Near, share: Array, twist: Array, law: Law, surface: Surface, on: Pose, smooth: bool
 ) -> RowForce:
     """Eqs. 22 and 23 as they stand: the mean force of all planes of a cloud on each probe."""
-    nothing = jnp.zeros((), near.point.dtype)
     assert surface.points is not None
 
     def of_block(both: Array) -> PlaneForce:
         y, velocity = _turned(on.rotation.T, both[:3] - on.position[:, None]), both[3:]
         weights = plane_weights(y, surface.points, surface.bias, surface.temperature)  # type: ignore[arg-type]
-        distance = y.T @ surface.normals - jnp.sum(surface.normals * surface.points, 0)  # type: ignore[operator]
+        distance = y.T @ surface.normals - dot(surface.normals, surface.points)  # type: ignore[operator]
         normal = _turned(on.rotation, surface.normals)[:, None]  # type: ignore[arg-type]
-        each = point_plane(law, distance, normal, velocity[:, :, None], nothing, jnp.array(False), smooth)
+        each = point_plane(law, distance, normal, velocity[:, :, None], None, None, smooth)
         return PlaneForce(*(jnp.sum(weights * part, -1) for part in each))  # Eq. 22
 
     both = jnp.concatenate([near.point, _velocity(near, twist)])
@@ -139,7 +145,7 @@ def _together(near: Near, share: Array, forces: PlaneForce, with_rate: bool) -> 
 def _rate(near: Near, share: Array, forces: PlaneForce) -> Array:
     """How fast the wrench falls with the relative twist, (6, 6)."""
     arm = _arms(near.point)
-    along, across = (jnp.sum(x[:, None] * arm, 0) for x in (forces.slip, near.normal))
+    along, across = (dot(x, arm) for x in (forces.slip, near.normal))
     grip, normal = share * forces.grip, share * (forces.normal_rate - forces.grip)
     left = [*(grip * arm), -grip * along, normal * across - share * forces.coupling * along]
     return jnp.concatenate(left, -1) @ jnp.concatenate([*arm, along, across], -1).T

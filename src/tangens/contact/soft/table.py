@@ -23,6 +23,8 @@ Ints = NDArray[np.int_]
 
 _FILLING = 4096
 """Planes that a group may look at in vain: some ten µs, as long as a group of its own takes to start."""
+_FORCE = 8
+"""What the force of a probe costs, in planes that are looked at."""
 
 
 class Group(NamedTuple):
@@ -55,7 +57,7 @@ class Row(NamedTuple):
     @property
     def cost(self) -> int:
         """Planes that are looked at."""
-        return self.probes * max(1, self.points)
+        return self.probes * max(_FORCE, self.points)
 
 
 def merged(rows: list[Row]) -> list[list[Row]]:
@@ -64,7 +66,7 @@ def merged(rows: list[Row]) -> list[list[Row]]:
     for row in sorted(rows, key=lambda row: (-row.cost, row.pair)):
         for group in found:
             probes, points = (max(r[k] for r in (*group, row)) for k in (0, 1))
-            filled = probes * max(1, points) * (len(group) + 1)
+            filled = probes * max(_FORCE, points) * (len(group) + 1)
             if filled - sum(r.cost for r in (*group, row)) <= _FILLING:
                 group.append(row)
                 break
