@@ -6,7 +6,6 @@ tendons and |v| keep their kinks.
 
 from __future__ import annotations
 
-
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -25,15 +24,9 @@ _Array = NDArray[np.float64]
 
 
 class JointForces:
-    """Springs, dampers, gravity compensation and actuators: MuJoCo's `qfrc_passive` and `qfrc_actuator`.
+    """Springs, dampers, gravity compensation and actuators: MuJoCo's `qfrc_passive` and `qfrc_actuator`."""
 
-    Not MJX's: in 3.17 it leaves out polynomial stiffness and damping and what actuators reflect, drops all
-    passive forces if either springs or dampers are disabled, and has wrong derivatives at a relaxed ball joint.
-    """
-
-    def __init__(
-        self, model: mujoco.MjModel, layout: JointLayout, ancestry: Ancestry, bodies: RigidBodies
-    ) -> None:
+    def __init__(self, model: mujoco.MjModel, layout: JointLayout, ancestry: Ancestry, bodies: RigidBodies) -> None:
         self.model, self.layout, self._bodies = model, layout, bodies
         self.moves = ancestry.bodies.T  # (nv, nbody)
         self._forces = read_forces(model)
@@ -153,8 +146,9 @@ class JointForces:
 
     def _coordinates(self, q: jax.Array, lines: _Array) -> jax.Array:
         """Return the coordinate of each dof that these lines (n, nv) measure, (nv,)."""
-        euclid_q, euclid_v = np.array(self.layout.euclid_q, int), np.array(self.layout.euclid_v, int)
-        x = jnp.zeros(self.layout.nv, q.dtype).at[euclid_v].set(q[euclid_q])
+        read = np.zeros(self.layout.nv, int)  # of quaternions, something that no line measures
+        read[list(self.layout.euclid_v)] = self.layout.euclid_q
+        x = q[read]
         for at_q, at_v in self._balls:
             if lines[:, at_v : at_v + 3].any():
                 x = x.at[at_v : at_v + 3].set(quat_log(q[at_q : at_q + 4]))

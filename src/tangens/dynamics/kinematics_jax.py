@@ -39,7 +39,17 @@ def _rotation_of_squares() -> _Numbers:
 
     ww, xx, yy, zz = (times(a, a) for a in (w, x, y, z))
     xy, xz, yz, wx, wy, wz = (2 * times(a, b) for a, b in ((x, y), (x, z), (y, z), (w, x), (w, y), (w, z)))
-    rows = [ww + xx - yy - zz, xy - wz, xz + wy, xy + wz, ww - xx + yy - zz, yz - wx, xz - wy, yz + wx, ww - xx - yy + zz]
+    rows = [
+        ww + xx - yy - zz,
+        xy - wz,
+        xz + wy,
+        xy + wz,
+        ww - xx + yy - zz,
+        yz - wx,
+        xz - wy,
+        yz + wx,
+        ww - xx - yy + zz,
+    ]
     return np.stack([row.ravel() for row in rows], 1)
 
 
@@ -56,8 +66,10 @@ class Frames(NamedTuple):
 
 
 class Links:
-    """The links of a model: the world, bodies without joints, then one for each hinge or slide, and for each ball or
-    free joint. A body moves with the link of its last joint."""
+    """The links of a model: the world, bodies without joints, hinges and slides, balls and free joints.
+
+    A body moves with the link of its last joint.
+    """
 
     def __init__(self, model: mujoco.MjModel) -> None:
         joints = [[j for j in range(model.njnt) if model.jnt_bodyid[j] == b] for b in range(model.nbody)]
@@ -68,9 +80,7 @@ class Links:
         place = {int(j): len(fixed) + k for k, j in enumerate([*self._plain, *self._turning])}
         self.joint: _Ints = np.array([place[j] for j in range(model.njnt)], int)
         """The link of each joint."""
-        self.body: _Ints = np.array(
-            [place[own[-1]] if own else fixed.index(b) for b, own in enumerate(joints)], int
-        )
+        self.body: _Ints = np.array([place[own[-1]] if own else fixed.index(b) for b, own in enumerate(joints)], int)
         """The link that each body moves with."""
         self._parent: _Ints = np.zeros(len(fixed) + model.njnt, int)
         self._frame, self._quaternion = np.tile(_IDENTITY, (len(self._parent), 1, 1)), np.zeros((len(self._parent), 4))

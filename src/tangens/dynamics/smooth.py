@@ -41,7 +41,6 @@ Parameters = Mapping[str, ArrayLike]
 _Array = NDArray[np.float64]
 
 
-
 class SmoothDynamics:
     """Mass matrix, accelerations and Euler steps of one scene, without contacts and other constraints.
 

@@ -43,19 +43,22 @@ class Candidates(NamedTuple):
 def in_leaves(points: NDArray[np.float64], count: int) -> tuple[NDArray[np.int_], NDArray[np.float64]]:
     """An order of points by leaves of neighbours, `count` entries long, and biases by which repeated ones do not count.
 
-    Halves along the longest side, again and again.
+    Halves or thirds along the longest side, again and again.
     """
-    parts = [np.arange(len(points))]
-    while len(parts) * LEAF < count:
-        halves = list[NDArray[np.int_]]()
-        for part in parts:
-            axis = int(np.ptp(points[part], axis=0).argmax())
-            sorted_ = part[np.argsort(points[part, axis], kind="stable")]
-            halves += [sorted_[: -(-len(part) // 2)], sorted_[-(-len(part) // 2) :]]
-        parts = halves
+    parts, leaves = [np.arange(len(points))], count // LEAF
+    while leaves > 1:
+        ways = 3 if leaves % 3 == 0 else 2
+        leaves //= ways
+        parts = [share for part in parts for share in np.array_split(_along(points, part), ways)]
     order = np.concatenate([np.resize(part, LEAF) for part in parts])
     bias = np.concatenate([np.where(np.arange(LEAF) < len(part), 0.0, NO_POINT) for part in parts])
     return order, bias
+
+
+def _along(points: NDArray[np.float64], part: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Some of the points in their order along the longest side of the box around them."""
+    axis = int(np.ptp(points[part], axis=0).argmax())
+    return part[np.argsort(points[part, axis], kind="stable")]
 
 
 def uses_lists(probes: int, points: int) -> bool:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from tangens.contact.soft.candidates import Candidates, candidates
 from tangens.contact.soft.law import dot
+from tangens.contact.soft.softplus import softplus
 
 Array = jax.Array
 
@@ -46,7 +47,7 @@ def from_segment(y: Array, radius: Array, half_length: Array | None, thickness: 
     blunt = _BLUNT * thickness
     off = y
     if half_length is not None:
-        ends = (jax.nn.softplus((y[2] + side * half_length) / blunt) for side in (1, -1))
+        ends = (softplus((y[2] + side * half_length) / blunt) for side in (1, -1))
         off = jnp.stack([y[0], y[1], y[2] + half_length - blunt * (next(ends) - next(ends))])
     length = jnp.sqrt(dot(off, off) + blunt**2)
     normal = off / length

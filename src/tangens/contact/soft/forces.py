@@ -73,19 +73,22 @@ class SoftForces:
         self._smooth, self._by_force = contact.factor == "smooth", contact.averaging == "forces"
         self._implicit = contact.integrator == "implicit"
         self._limits = JointLimits(m)
-        self._frames = np.zeros((m.ngeom, 9))
-        for frame, quaternion in zip(self._frames, m.geom_quat, strict=True):
-            mujoco.mju_quat2Mat(frame, quaternion)
+        turns = np.zeros((m.ngeom, 9))
+        for turn, quaternion in zip(turns, m.geom_quat, strict=True):
+            mujoco.mju_quat2Mat(turn, quaternion)
+        self._frames = np.concatenate([turns.reshape(-1, 3, 3), m.geom_pos[:, :, None]], 2)
         nobody = np.zeros(0, int)
-        self.probe_geom, surface_geom, self.pair = (
+        self.probe_geom, self._surface_geom, self.pair = (
             np.concatenate([nobody, *(getattr(group, name) for group in table.groups)])
             for name in ("probe_geom", "surface_geom", "pair")
         )
         rows = np.arange(len(self.pair))
-        self._other = np.array([next((k for k in rows if k != r and self.pair[k] == self.pair[r]), r) for r in rows], int)
+        self._other = np.array(
+            [next((k for k in rows if k != r and self.pair[k] == self.pair[r]), r) for r in rows], int
+        )
         self._alone = self._other == rows  # a pair has one row or two
         body = m.geom_bodyid
-        self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[surface_geom]]
+        self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[self._surface_geom]]
         self._scale = np.array([(ONE,) * 3 if g is None else g.scale for g in table.geoms], int).reshape(-1, 3)
         self._radius = np.array([ZERO if g is None else g.radius for g in table.geoms], int).reshape(-1, 1)
 
@@ -95,14 +98,15 @@ class SoftForces:
         """Where all probes are against the surfaces that they can touch, and which of them are deepest."""
         m, p, s = self._model, inputs.parameters, inputs.settings
         dtype, body = kin.position.dtype, m.geom_bodyid
-        turn = kin.rotation[body] @ jnp.asarray(self._frames.reshape(-1, 3, 3), dtype)
-        place = kin.position[body] + jnp.einsum("gij,gj->gi", kin.rotation[body], jnp.asarray(m.geom_pos, dtype))
+        turned = kin.rotation[body] @ jnp.asarray(self._frames, dtype)
+        turn, place = turned[:, :, :3], kin.position[body] + turned[:, :, 3]
         size = jnp.concatenate([p["size"], jnp.ones((m.ngeom, 1), dtype), jnp.zeros((m.ngeom, 1), dtype)], 1)
         scale, radius = (jnp.take_along_axis(size, columns, 1) for columns in (self._scale, self._radius))
         jacobian = jnp.asarray(self._carries, dtype)[:, None, :] * kin.axes.T
         twist, found, logits = self._split(jacobian @ inputs.x.v), list[Any](), list[Array]()
-        for group, moving in zip(self.table.groups, twist, strict=True):
-            probed, bias = self._probe(group, Pose(place, turn), scale, radius[:, 0], p["clouds"], s["temperature"])
+        views = self._views(Pose(place, turn))
+        for group, moving, seen, on in zip(self.table.groups, twist, *views, strict=True):
+            probed, bias = self._probe(group, seen, on, scale, radius[:, 0], p["clouds"], s["temperature"])
             found.append(probed)
             depth = partial(depth_logits, ahead=ahead)
             logits.append(jax.vmap(depth)(probed[0], bias, moving, s["depth_temperature"][group.pair]))
@@ -110,17 +114,25 @@ class SoftForces:
         groups = tuple(ProbedGroup(near, sh, *rest) for (near, *rest), sh in zip(found, shares, strict=True))
         return Probed(groups, jacobian)
 
+    def _views(self, pose: Pose) -> tuple[list[Pose], list[Pose]]:
+        """Of each row, group by group: the probes' geom as seen from the surface's, and the latter in the world."""
+        of, on = (Pose(*(part[geom] for part in pose)) for geom in (self.probe_geom, self._surface_geom))
+        frame = jnp.concatenate([of.rotation, (of.position - on.position)[:, :, None]], 2)
+        seen = jnp.einsum("rji,rjk->rik", on.rotation, frame)
+        parts = [self._split(part) for part in (seen[:, :, 3], seen[:, :, :3], on.position, on.rotation)]
+        return [Pose(*x) for x in zip(*parts[:2], strict=True)], [Pose(*x) for x in zip(*parts[2:], strict=True)]
+
     def _split(self, rows: Array) -> list[Array]:
         """Rows of all groups, group by group."""
         ends = np.cumsum([len(group.pair) for group in self.table.groups])
         return jnp.split(rows, ends[:-1]) if len(ends) else []
 
     def _probe(
-        self, group: Group, pose: Pose, scale: Array, radius: Array, clouds: Any, temperature: Array
+        self, group: Group, seen: Pose, on: Pose, scale: Array, radius: Array, clouds: Any, temperature: Array
     ) -> tuple[tuple[Near, Surface, Pose], Array]:
         a, b = group.probe_geom, group.surface_geom
         unit, bias = (stack[group.probe_at] for stack in clouds[group.probes])
-        surface, on = Surface(), Pose(pose.position[b], pose.rotation[b])
+        surface = Surface()
         if group.kind == "segment":
             balls = (self._scale[b, 2] == ZERO).all()
             surface = Surface(half_length=None if balls else scale[b, 2], thickness=radius[b])
@@ -132,7 +144,7 @@ class SoftForces:
         near = jax.vmap(lambda *row: probe(group.kind, *row))(
             unit * scale[a][:, :, None],
             radius[a] if group.is_round else None,
-            Pose(pose.position[a], pose.rotation[a]),
+            seen,
             surface,
             on,
         )
@@ -174,9 +186,7 @@ class SoftForces:
             return Contact(force, None, rows)
         return Contact(force, jnp.diag(rate) + jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J), rows)
 
-    def _rows(
-        self, probed: Probed, v: Array, law: Law, ahead: Array | None, is_first: Array | None
-    ) -> RowForce:
+    def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array | None, is_first: Array | None) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
         of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth, with_rate=self._implicit)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.soft.softplus import softplus
+
 Array = jax.Array
 
 _BEND = 0.5
@@ -64,7 +66,7 @@ def point_plane(
     v_n = dot(normal, velocity)
     v_t = velocity - v_n * normal
     depth = -later(distance, v_n, ahead) / law.reach
-    spring = law.stiffness * law.reach * jax.nn.softplus(depth)  # c(φ), Eq. 15
+    spring = law.stiffness * law.reach * softplus(depth)  # c(φ), Eq. 15
     factor, falls = dissipation_factor(v_n / law.dissipation, smooth)  # Eqs. 16, 17
     normal_force, normal_rate = spring * factor, spring * falls / law.dissipation  # Eq. 18
     if ahead is None or is_first is None:
@@ -104,7 +106,7 @@ def dissipation_factor(x: Array, smooth: bool) -> tuple[Array, Array]:
     Both are 1 at rest, grow as 1 − x when the point comes closer, and vanish when it parts.
     """
     if smooth:
-        one = _BEND * jax.nn.softplus(jnp.asarray(1 / _BEND, x.dtype))
-        return _BEND * jax.nn.softplus((1 - x) / _BEND) / one, jax.nn.sigmoid((1 - x) / _BEND) / one
+        one = _BEND * softplus(jnp.asarray(1 / _BEND, x.dtype))
+        return _BEND * softplus((1 - x) / _BEND) / one, jax.nn.sigmoid((1 - x) / _BEND) / one
     parting = jnp.clip(2 - x, 0.0, 2.0)
     return jnp.where(x <= 0, 1 - x, parting**2 / 4), jnp.where(x <= 0, 1.0, parting / 2)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tangens.contact.geom_pairs import EARTH
 from tangens.contact.soft.derive import FALL, LIMIT_SHARE
 from tangens.contact.soft.law import dissipation_factor, later
+from tangens.contact.soft.softplus import softplus
 
 Array = jax.Array
 
@@ -47,12 +48,13 @@ class JointLimits:
         """Generalised forces (nv,), and how fast they fall with velocity (nv,); v is that at the end of `ahead`."""
         if not len(self._joint):
             return jnp.zeros_like(v), jnp.zeros_like(v)
-        distance, rate = self._sign * (q[self._q] - self._bound), self._sign * v[self._v]
+        sign = jnp.asarray(self._sign, v.dtype)
+        distance, rate = sign * (q[self._q] - self._bound), sign * v[self._v]
         depth = -later(distance, rate, ahead) / s["limit_reach"]
-        spring = s["limit_stiffness"] * s["limit_reach"] * jax.nn.softplus(depth)
+        spring = s["limit_stiffness"] * s["limit_reach"] * softplus(depth)
         factor, falls = dissipation_factor(rate / s["limit_dissipation"], smooth)
         falls_by = spring * falls / s["limit_dissipation"]
         if ahead is not None:
             falls_by += ahead * s["limit_stiffness"] * jax.nn.sigmoid(depth) * factor
         nothing = jnp.zeros_like(v)
-        return nothing.at[self._v].add(self._sign * spring * factor), nothing.at[self._v].add(falls_by)
+        return nothing.at[self._v].add(sign * spring * factor), nothing.at[self._v].add(falls_by)

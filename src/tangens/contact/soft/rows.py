@@ -51,10 +51,9 @@ class RowForce(NamedTuple):
     """How fast the wrench falls with the relative twist, (6, 6)."""
 
 
-def probe(kind: str, probes: Array, radius: Array | None, pose: Pose, surface: Surface, on: Pose) -> Near:
-    """Where the probes of one geom are against the surface of another, in the world."""
-    turn, moved = on.rotation.T @ pose.rotation, on.rotation.T @ (pose.position - on.position)
-    y = _turned(turn, probes) + moved[:, None]
+def probe(kind: str, probes: Array, radius: Array | None, seen: Pose, surface: Surface, on: Pose) -> Near:
+    """Where the probes of one geom, `seen` from the surface of another, are in the world."""
+    y = _turned(seen.rotation, probes) + seen.position[:, None]
 
     def near(y: Array) -> Near:
         thick = jnp.zeros((), y.dtype) if radius is None else radius
@@ -119,7 +118,7 @@ def row_force_of_planes(
     def of_block(both: Array) -> PlaneForce:
         y, velocity = _turned(on.rotation.T, both[:3] - on.position[:, None]), both[3:]
         weights = plane_weights(y, surface.points, surface.bias, surface.temperature)  # type: ignore[arg-type]
-        distance = y.T @ surface.normals - dot(surface.normals, surface.points)  # type: ignore[operator]
+        distance = y.T @ surface.normals - dot(surface.normals, surface.points)  # type: ignore[operator, arg-type]
         normal = _turned(on.rotation, surface.normals)[:, None]  # type: ignore[arg-type]
         each = point_plane(law, distance, normal, velocity[:, :, None], None, None, smooth)
         return PlaneForce(*(jnp.sum(weights * part, -1) for part in each))  # Eq. 22
@@ -137,9 +136,7 @@ def _together(near: Near, share: Array, forces: PlaneForce, with_rate: bool) -> 
     at = jnp.concatenate([near.point, jnp.ones_like(share)[None]])
     moment = (share * forces.force) @ at.T  # f ⊗ (p, 1), summed
     (_, xy, xz, x), (yx, _, yz, y), (zx, zy, _, z) = moment
-    return RowForce(
-        jnp.stack([zy - yz, xz - zx, yx - xy, x, y, z]), _rate(near, share, forces) if with_rate else None
-    )
+    return RowForce(jnp.stack([zy - yz, xz - zx, yx - xy, x, y, z]), _rate(near, share, forces) if with_rate else None)
 
 
 def _rate(near: Near, share: Array, forces: PlaneForce) -> Array:

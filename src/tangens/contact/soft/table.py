@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.geom_pairs import touching_geoms
-from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, bucket, padded, probe_bucket
+from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, padded, point_bucket, probe_bucket
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -96,7 +96,7 @@ class SoftTable:
                 is_round = a.kind == "segment"
                 # a cloud looks twice where probes are round; other surfaces take probes with and without a radius
                 key = (b.kind, is_round if b.kind == "cloud" else True)
-                lengths = probe_bucket(len(a.probes)), bucket(len(b.points)) if b.kind == "cloud" else 0
+                lengths = probe_bucket(len(a.probes)), point_bucket(len(b.points)) if b.kind == "cloud" else 0
                 rows[key].append(Row(*lengths, probe, surface, pair))
         return tuple(
             self._made(kind, is_round, alike)  # type: ignore[arg-type]
