@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import mujoco
@@ -16,6 +15,7 @@ from tangens.dynamics.exact import ExactDynamics, contact_free
 from tangens.dynamics.features import SMOOTH_FEATURES
 from tangens.dynamics.forces_jax import JointForces
 from tangens.dynamics.layout import JointLayout
+from tangens.dynamics.rigid_body_jax import Configuration, RigidBodies
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import Ancestry
 
@@ -173,17 +173,17 @@ def assert_exact_world_agrees(m: mujoco.MjModel) -> None:
 
 
 def assert_smooth_world_agrees(m: mujoco.MjModel) -> None:
-    """Forces and added inertia; MJX, which takes long, is tested in test_smooth.py."""
-    forces = JointForces(m, JointLayout.from_model(m), Ancestry(m))
-    parameters = {"mass": m.body_mass, "damping": m.dof_damping, "gravity": m.opt.gravity}
+    """Forces and added inertia, where MuJoCo places bodies; how we place them is tested in test_smooth.py."""
+    forces = JointForces(m, JointLayout.from_model(m), Ancestry(m), RigidBodies(m, Ancestry(m)))
+    parameters = {"mass": m.body_mass, "com": m.body_ipos, "damping": m.dof_damping, "gravity": m.opt.gravity}
     p = {name: jnp.asarray(value) for name, value in parameters.items()}
     bare = copy.copy(m)
     bare.tendon_armature[:], bare.actuator_armature[:] = 0.0, 0.0
     for seed in range(4):
         d = random_data(m, seed)
-        kinematics = {name: jnp.asarray(getattr(d, name)) for name in ("xpos", "xipos", "subtree_com", "cdof")}
-        data = SimpleNamespace(xmat=jnp.asarray(d.xmat.reshape(-1, 3, 3)), **kinematics)
-        ours = forces(p, data, *(jnp.asarray(x) for x in (d.qpos, d.qvel, d.ctrl)))
+        placed = d.xpos, d.xmat.reshape(-1, 3, 3), d.subtree_com[m.body_rootid], d.cdof
+        at = Configuration(*(jnp.asarray(part) for part in placed))
+        ours = forces(p, at, *(jnp.asarray(x) for x in (d.qpos, d.qvel, d.ctrl)))
         assert_close(np.asarray(ours), d.qfrc_passive + d.qfrc_actuator)
         assert_close(forces.added_inertia, mass_matrix(m, d) - mass_matrix(bare, random_data(bare, seed)))
 

@@ -376,7 +376,6 @@ SPATIAL = '<tendon><spatial name="rope" {}><site site="anchor"/><site site="tip"
         ("<mujoco/>", "no joints"),
         (scene(option='<option density="1.2"/>'), "fluid"),
         (FLEX.format(""), "flex is not supported"),
-        (FLEX.format('<contact contype="0" conaffinity="0"/>'), "flex is not supported"),
         (scene('stiffness="1" springyield=".1"'), "plastic spring"),
         (scene(rest=SPATIAL.format('stiffness="1"')), "spatial tendon"),
         (scene(rest=SPATIAL.format("") + '<actuator><motor tendon="rope"/></actuator>'), "spatial tendon"),

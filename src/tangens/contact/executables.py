@@ -139,6 +139,6 @@ def _surroundings() -> str:
         for path in sorted((package / room).rglob("*.py")):
             if "rigid" not in path.parts:
                 digest.update(path.read_bytes())
-    versions = [version(name) for name in ("jax", "jaxlib", "mujoco", "mujoco-mjx", "numpy")]
+    versions = [version(name) for name in ("jax", "jaxlib", "mujoco", "numpy")]
     machine = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), jax.devices()[0].device_kind
     return repr((digest.hexdigest(), versions, machine, os.environ.get("XLA_FLAGS")))

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from tangens.contact.base import Engine, Point, PureStep
 from tangens.contact.host_engine import HostEngine
-from tangens.contact.jax_function import first_order_only, normalised
+from tangens.contact.jax_function import first_order_only
 from tangens.contact.rules import GradientRule
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.tangent_jax import difference, integrate
+from tangens.dynamics.tangent_jax import difference, integrate, normalised
 from tangens.errors import NotDifferentiable, OptionError, SolverError, StateError
 from tangens.results import Step
 

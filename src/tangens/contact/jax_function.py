@@ -16,13 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tangens.contact.base import Point, PureStep
 from tangens.contact.jax_derivatives import rows_of
 from tangens.contact.jax_model import Inputs, PureModel
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.tangent_jax import difference, integrate
+from tangens.dynamics.tangent_jax import difference, integrate, normalised
 from tangens.errors import NotDifferentiable, OptionError, StateError
 
 Array = jax.Array
@@ -138,13 +137,6 @@ def _out_of_tangent(layout: JointLayout, q_next: Array, rows: Named) -> Named:
     lift = jax.jacfwd(lambda d: integrate(layout, q_next, d))(jnp.zeros(nv))
     lifted: Named = jax.tree.map(lambda rows: jnp.concatenate([jnp.tensordot(lift, rows[:nv], 1), rows[nv:]]), rows)
     return lifted
-
-
-def normalised(layout: JointLayout, q: Any) -> Any:
-    """The configuration with quaternions of unit length."""
-    at = np.array(layout.quat_q, int)[:, None] + np.arange(4)
-    quaternions = q[at]
-    return q.at[at].set(quaternions / jnp.sqrt(jnp.sum(quaternions**2, axis=1, keepdims=True)))
 
 
 def _dtype(given: Named) -> Any:

@@ -150,14 +150,13 @@ class SmoothedEngine(Engine):
         """The mean of the model's own function over the scatter."""
         import jax
 
-        from tangens.contact.jax_function import normalised
         from tangens.dynamics import tangent_jax
 
         own, layout = self._engine.function(rule), self._layout
         shifts, pushes = (np.stack(column) for column in zip(*self._scatter, strict=True))
 
         def step(parameters: Any, q: Any, v: Any, u: Any = None, tau: Any = None) -> tuple[Any, Any]:
-            q = normalised(layout, jax.numpy.asarray(q))
+            q = tangent_jax.normalised(layout, jax.numpy.asarray(q))
 
             def one(shift: Any, push: Any) -> Any:
                 return own(parameters, tangent_jax.integrate(layout, q, shift), v + push, u, tau)[1]

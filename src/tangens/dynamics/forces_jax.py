@@ -6,8 +6,6 @@ tendons and |v| keep their kinks.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -17,23 +15,19 @@ from numpy.typing import NDArray
 
 from tangens.dynamics.force_model import mass_pattern, read_forces
 from tangens.dynamics.layout import JointLayout
-from tangens.dynamics.spatial import Ancestry
+from tangens.dynamics.rigid_body_jax import Configuration, RigidBodies, Values
+from tangens.dynamics.spatial import Ancestry, vector_product
 from tangens.dynamics.tangent_jax import difference, quat_log
 from tangens.dynamics.tree import rotation_matrix
 
-Values = dict[str, jax.Array]
 _Array = NDArray[np.float64]
 
 
 class JointForces:
-    """Springs, dampers, gravity compensation and actuators: MuJoCo's `qfrc_passive` and `qfrc_actuator`.
+    """Springs, dampers, gravity compensation and actuators: MuJoCo's `qfrc_passive` and `qfrc_actuator`."""
 
-    Not MJX's: in 3.17 it leaves out polynomial stiffness and damping and what actuators reflect, drops all
-    passive forces if either springs or dampers are disabled, and has wrong derivatives at a relaxed ball joint.
-    """
-
-    def __init__(self, model: mujoco.MjModel, layout: JointLayout, ancestry: Ancestry) -> None:
-        self.model, self.layout = model, layout
+    def __init__(self, model: mujoco.MjModel, layout: JointLayout, ancestry: Ancestry, bodies: RigidBodies) -> None:
+        self.model, self.layout, self._bodies = model, layout, bodies
         self.moves = ancestry.bodies.T  # (nv, nbody)
         self._forces = read_forces(model)
         self.added_inertia = self._added_inertia(ancestry)
@@ -41,11 +35,11 @@ class JointForces:
         balls = model.jnt_type == mjtJoint.mjJNT_BALL
         self._balls = list(zip(model.jnt_qposadr[balls].tolist(), model.jnt_dofadr[balls].tolist(), strict=True))
 
-    def __call__(self, p: Values, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
+    def __call__(self, p: Values, at: Configuration, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
         """Return the sum of all of them (nv,)."""
         dofs = self._forces.dofs
-        weight = self._gravity_compensation(p, data)
-        pushed = self._actuators(data, q, v, u) + jnp.where(dofs.gravcomp_actuated, weight, 0)
+        weight = self._gravity_compensation(p, at)
+        pushed = self._actuators(at, q, v, u) + jnp.where(dofs.gravcomp_actuated, weight, 0)
         passive = self._springs(q) + self._dampers(p, v) + jnp.where(dofs.gravcomp_actuated, 0, weight)
         return passive + _clip(pushed, dofs.force_range)
 
@@ -89,16 +83,15 @@ class JointForces:
             force -= (rate * _polynomial(tendons.damper, absolute(rate))) @ arm
         return force
 
-    def _gravity_compensation(self, p: Values, data: Any) -> jax.Array:
+    def _gravity_compensation(self, p: Values, at: Configuration) -> jax.Array:
         share = jnp.asarray(self._forces.gravcomp, p["mass"].dtype)
         if not self._forces.gravcomp.any():
             return jnp.zeros(self.layout.nv, share.dtype)
         lift = -(p["mass"] * share)[:, None] * p["gravity"]
-        arm = data.xipos - data.subtree_com[self.model.body_rootid]
-        wrench = jnp.hstack([jnp.cross(arm, lift), lift])
-        return jnp.sum(data.cdof * (jnp.asarray(self.moves, lift.dtype) @ wrench), axis=1)
+        wrench = jnp.concatenate([vector_product(self._bodies.com(p, at), lift), lift], 1)
+        return jnp.sum(at.axes * (jnp.asarray(self.moves, lift.dtype) @ wrench), axis=1)
 
-    def line_damping(self, p: Values, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
+    def line_damping(self, p: Values, at: Configuration, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
         """Return −∂(forces of tendons and actuators)/∂v (nv, nv), where M has entries: see `implicit_damping`."""
         law, tendons, dofs = self._forces.actuators, self._forces.tendons, self._forces.dofs
         out = jnp.zeros((self.layout.nv, self.layout.nv), q.dtype)
@@ -107,8 +100,8 @@ class JointForces:
             rate = arm @ v
             out += (arm.T * (a + 2 * b * absolute(rate) + 3 * c * rate**2)) @ arm
         if len(law.control):
-            arm, force, slope = self._actuator_law(data, q, v, u)
-            weight = self._gravity_compensation(p, data)
+            arm, force, slope = self._actuator_law(at, q, v, u)
+            weight = self._gravity_compensation(p, at)
             total = _clip(force, law.force_range) @ arm + jnp.where(dofs.gravcomp_actuated, weight, 0)
             inside = (total > dofs.force_range[:, 0]) & (total < dofs.force_range[:, 1])
             on_joint = (law.tendon < 0) & (law.site < 0)
@@ -118,18 +111,18 @@ class JointForces:
             out -= (arm.T * jnp.where(acts, slope, 0)) @ arm
         return jnp.where(mass_pattern(self.model), out, 0)
 
-    def _actuators(self, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
+    def _actuators(self, at: Configuration, q: jax.Array, v: jax.Array, u: jax.Array) -> jax.Array:
         law = self._forces.actuators
         if not len(law.control):
             return jnp.zeros(self.layout.nv, q.dtype)
-        arm, force, _ = self._actuator_law(data, q, v, u)
+        arm, force, _ = self._actuator_law(at, q, v, u)
         return _clip(self._within_tendon_limits(force), law.force_range) @ arm
 
-    def _actuator_law(self, data: Any, q: jax.Array, v: jax.Array, u: jax.Array) -> tuple[jax.Array, ...]:
+    def _actuator_law(self, at: Configuration, q: jax.Array, v: jax.Array, u: jax.Array) -> tuple[jax.Array, ...]:
         """Return arms (n, nv), forces before they are clamped, and their slopes by velocity."""
         law = self._forces.actuators
         length = jnp.asarray(law.length, q.dtype) @ self._coordinates(q, law.length)
-        arm = self._arms(data, q)
+        arm = self._arms(at, q)
         u = _clip(u[law.control], law.control_range)
         if np.isfinite(law.winding).any():  # go to the setpoint's nearest winding
             winding = jnp.asarray(law.winding, q.dtype)
@@ -153,19 +146,20 @@ class JointForces:
 
     def _coordinates(self, q: jax.Array, lines: _Array) -> jax.Array:
         """Return the coordinate of each dof that these lines (n, nv) measure, (nv,)."""
-        euclid_q, euclid_v = np.array(self.layout.euclid_q, int), np.array(self.layout.euclid_v, int)
-        x = jnp.zeros(self.layout.nv, q.dtype).at[euclid_v].set(q[euclid_q])
+        read = np.zeros(self.layout.nv, int)  # of quaternions, something that no line measures
+        read[list(self.layout.euclid_v)] = self.layout.euclid_q
+        x = q[read]
         for at_q, at_v in self._balls:
             if lines[:, at_v : at_v + 3].any():
                 x = x.at[at_v : at_v + 3].set(quat_log(q[at_q : at_q + 4]))
         return x
 
-    def _arms(self, data: Any, q: jax.Array) -> jax.Array:
+    def _arms(self, at: Configuration, q: jax.Array) -> jax.Array:
         """Return the actuators' moment arms (n, nv)."""
         m, law = self.model, self._forces.actuators
         arm = jnp.asarray(law.arm, q.dtype)
         for i in np.flatnonzero(law.site >= 0):
-            arm = arm.at[i].set(self._site_arm(data, law.site[i], jnp.asarray(law.gear[i], q.dtype)))
+            arm = arm.at[i].set(self._site_arm(at, law.site[i], jnp.asarray(law.gear[i], q.dtype)))
         for i in np.flatnonzero(law.in_parent >= 0):
             joint = law.in_parent[i]
             free = 3 * int(m.jnt_type[joint] == mjtJoint.mjJNT_FREE)
@@ -173,14 +167,13 @@ class JointForces:
             arm = arm.at[i, at_v : at_v + 3].set(_rotate_back(q[at_q : at_q + 4], arm[i, at_v : at_v + 3]))
         return arm
 
-    def _site_arm(self, data: Any, site: int, gear: jax.Array) -> jax.Array:
+    def _site_arm(self, at: Configuration, site: int, gear: jax.Array) -> jax.Array:
         m, body = self.model, self.model.site_bodyid[site]
-        axes = data.xmat[body] @ jnp.asarray(rotation_matrix(m.site_quat[site]), gear.dtype)
-        arm = data.xpos[body] + data.xmat[body] @ jnp.asarray(m.site_pos[site], gear.dtype)
-        arm -= data.subtree_com[m.body_rootid[body]]
+        axes = at.rotation[body] @ jnp.asarray(rotation_matrix(m.site_quat[site]), gear.dtype)
+        arm = at.position[body] - at.origin[body] + at.rotation[body] @ jnp.asarray(m.site_pos[site], gear.dtype)
         force, torque = axes @ gear[:3], axes @ gear[3:]
         wrench = jnp.concatenate([torque + jnp.cross(arm, force), force])
-        return (data.cdof @ wrench * self.moves[:, body]).astype(gear.dtype)
+        return at.axes @ wrench * jnp.asarray(self.moves[:, body], gear.dtype)
 
 
 def _polynomial(c: _Array | jax.Array, x: jax.Array) -> jax.Array:

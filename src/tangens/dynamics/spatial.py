@@ -79,21 +79,3 @@ def cross(a: jax.Array, b: jax.Array) -> jax.Array:
         ],
         -1,
     )
-
-
-def axes_of(ancestry: Ancestry, xpos: jax.Array, xmat: jax.Array, xanchor: jax.Array, xaxis: jax.Array) -> jax.Array:
-    """Return S from what the kinematics say: frames of bodies, anchors and axes of joints."""
-    own = xmat[ancestry.body]  # columns: the body's axes
-    quaternion = ancestry.is_free | ancestry.is_ball
-    body_axis = jnp.take_along_axis(own, jnp.asarray(ancestry.index)[:, None, None].repeat(3, 1), axis=2)[:, :, 0]
-    world_axis = jnp.eye(3, dtype=xmat.dtype)[ancestry.index]
-    direction = jnp.where(
-        (quaternion & ancestry.turns)[:, None],
-        body_axis,
-        jnp.where(ancestry.is_free[:, None], world_axis, xaxis[ancestry.joint]),
-    )
-    anchor = jnp.where(ancestry.is_free[:, None], xpos[ancestry.body], xanchor[ancestry.joint])
-    turns = jnp.asarray(ancestry.turns)[:, None]
-    return jnp.concatenate(
-        [jnp.where(turns, direction, 0.0), jnp.where(turns, vector_product(anchor, direction), direction)], axis=1
-    )

@@ -13,7 +13,7 @@ from tangens.geometry import primitive_cloud
 
 CLOUD = primitive_cloud("ellipsoid", np.array([0.1, 0.08, 0.06]), 1900)
 ORDER, BIAS = in_leaves(CLOUD.points, 2048)
-POINTS, NORMALS = jnp.asarray(CLOUD.points[ORDER]), jnp.asarray(CLOUD.normals[ORDER])
+POINTS, NORMALS = jnp.asarray(CLOUD.points[ORDER].T), jnp.asarray(CLOUD.normals[ORDER].T)
 TEMPERATURE = jnp.asarray(0.05 * CLOUD.spacing**2)
 
 
@@ -29,7 +29,8 @@ def test_leaves_hold_every_point_once() -> None:
 @pytest.mark.parametrize(("away", "sure"), [(0.0, True), (0.003, True), (-0.005, True), (0.1, False), (-0.05, False)])
 def test_what_is_left_out_is_within_the_bound(away: float, sure: bool) -> None:
     """Also far away and deep inside, where the bound may be large."""
-    y = jnp.asarray(CLOUD.vertices[::7] + away * np.random.default_rng(0).normal(size=(len(CLOUD.vertices[::7]), 3)))
+    vertices = CLOUD.vertices[::7]
+    y = jnp.asarray((vertices + away * np.random.default_rng(0).normal(size=vertices.shape)).T)
     bound = np.asarray(left_out(y, POINTS, jnp.asarray(BIAS), TEMPERATURE))
     full, _ = mean_plane(y, POINTS, NORMALS, jnp.asarray(BIAS), TEMPERATURE)
     listed, _ = mean_candidate(y, candidates(y, POINTS, NORMALS, jnp.asarray(BIAS)), TEMPERATURE)

@@ -34,7 +34,7 @@ class Candidates(NamedTuple):
     """For each of P probes, n points of a cloud."""
 
     points: Array
-    """(P, n, 3)."""
+    """(3, P, n)."""
     normals: Array
     bias: Array
     """(P, n)."""
@@ -43,19 +43,22 @@ class Candidates(NamedTuple):
 def in_leaves(points: NDArray[np.float64], count: int) -> tuple[NDArray[np.int_], NDArray[np.float64]]:
     """An order of points by leaves of neighbours, `count` entries long, and biases by which repeated ones do not count.
 
-    Halves along the longest side, again and again.
+    Halves or thirds along the longest side, again and again.
     """
-    parts = [np.arange(len(points))]
-    while len(parts) * LEAF < count:
-        halves = list[NDArray[np.int_]]()
-        for part in parts:
-            axis = int(np.ptp(points[part], axis=0).argmax())
-            sorted_ = part[np.argsort(points[part, axis], kind="stable")]
-            halves += [sorted_[: -(-len(part) // 2)], sorted_[-(-len(part) // 2) :]]
-        parts = halves
+    parts, leaves = [np.arange(len(points))], count // LEAF
+    while leaves > 1:
+        ways = 3 if leaves % 3 == 0 else 2
+        leaves //= ways
+        parts = [share for part in parts for share in np.array_split(_along(points, part), ways)]
     order = np.concatenate([np.resize(part, LEAF) for part in parts])
     bias = np.concatenate([np.where(np.arange(LEAF) < len(part), 0.0, NO_POINT) for part in parts])
     return order, bias
+
+
+def _along(points: NDArray[np.float64], part: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Some of the points in their order along the longest side of the box around them."""
+    axis = int(np.ptp(points[part], axis=0).argmax())
+    return part[np.argsort(points[part, axis], kind="stable")]
 
 
 def uses_lists(probes: int, points: int) -> bool:
@@ -66,25 +69,25 @@ def uses_lists(probes: int, points: int) -> bool:
 def candidates(y: Array, points: Array, normals: Array, bias: Array) -> Candidates:
     """The points in the leaves nearest to each of P probes."""
     _, nearest = jax.lax.top_k(-_balls(y, points, bias), LOOKED_AT)
-    leaves = (a.reshape(-1, LEAF, *a.shape[1:])[nearest] for a in (points, normals, bias))
-    return Candidates(*(a.reshape(len(y), LOOKED_AT * LEAF, *a.shape[3:]) for a in leaves))
+    leaves = (a.reshape(*a.shape[:-1], -1, LEAF)[..., nearest, :] for a in (points, normals, bias))
+    return Candidates(*(a.reshape(*a.shape[:-2], LOOKED_AT * LEAF) for a in leaves))
 
 
 def left_out(y: Array, points: Array, bias: Array, temperature: Array) -> Array:
     """A bound on the share of the weights that the points have which a probe does not look at, (P,)."""
     ball = -jax.lax.top_k(-_balls(y, points, bias), LOOKED_AT + 1)[0][:, -1]
-    square = jnp.sum((y[:, None] - points) ** 2, -1)
+    square = jnp.sum((y[:, :, None] - points[:, None]) ** 2, 0)
     nearest = jnp.min(jnp.where(bias < 0, jnp.inf, square), 1)
     logit = (jnp.maximum(ball, 0.0) ** 2 - nearest) / temperature
-    return jnp.minimum(len(points) * jnp.exp(-jnp.maximum(logit, 0.0)), 1.0)
+    return jnp.minimum(points.shape[1] * jnp.exp(-jnp.maximum(logit, 0.0)), 1.0)
 
 
 def _balls(y: Array, points: Array, bias: Array) -> Array:
     """How far each leaf's ball is from each probe [m], (P, leaves); a leaf without points is nowhere near."""
     y, points, bias = jax.lax.stop_gradient((y, points, bias))
-    leaves = points.reshape(-1, LEAF, 3)
-    middle = jnp.mean(leaves, 1)
-    radius = jnp.sqrt(jnp.max(jnp.sum((leaves - middle[:, None]) ** 2, -1), 1))
+    leaves = points.reshape(3, -1, LEAF)
+    middle = jnp.mean(leaves, 2)
+    radius = jnp.sqrt(jnp.max(jnp.sum((leaves - middle[:, :, None]) ** 2, 0), 1))
     radius = jnp.where(jnp.max(bias.reshape(-1, LEAF), 1) < 0, -jnp.inf, radius)
-    away = jnp.sqrt(jnp.sum((y[:, None] - middle) ** 2, -1))
+    away = jnp.sqrt(jnp.sum((y[:, :, None] - middle[:, None]) ** 2, 0))
     return away - radius

@@ -31,7 +31,7 @@ def report(
 
     def mean(name: str) -> Array:
         """Over the probes of each row, by their shares."""
-        parts = [jnp.einsum("rp,rp...->r...", g.share, getattr(g.near, name)) for g in probed.groups]
+        parts = [jnp.einsum("rp,r...p->r...", g.share, getattr(g.near, name)) for g in probed.groups]
         return jnp.concatenate(parts)
 
     distance, normal = total(mean("distance")), total(sign * mean("normal"))

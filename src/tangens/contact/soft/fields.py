@@ -2,7 +2,8 @@
 
 Points may have a radius. Then distance and normal are those of the ball around them, and `point` is where on it.
 Everything is in the surface's own frame, smooth to any order, and finite wherever a point is: at the centre of a ball,
-on an edge, on top of a point of the cloud.
+on an edge, on top of a point of the cloud. Vectors have their components first, (3, P): loops over points are then
+over neighbours in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from tangens.contact.soft.candidates import Candidates, candidates
+from tangens.contact.soft.law import dot
+from tangens.contact.soft.softplus import softplus
 
 Array = jax.Array
 
@@ -28,26 +31,26 @@ class Near(NamedTuple):
     distance: Array
     """φ [m], (P,)."""
     normal: Array
-    """(P, 3)."""
+    """(3, P)."""
     point: Array
-    """[m], (P, 3)."""
+    """[m], (3, P)."""
 
 
 def from_half_space(y: Array, radius: Array) -> Near:
     """From z <= 0."""
-    normal = jnp.broadcast_to(jnp.array([0.0, 0.0, 1.0], y.dtype), y.shape)
-    return Near(y[:, 2] - radius, normal, y - radius * normal)
+    up = jnp.array([[0.0], [0.0], [1.0]], y.dtype)
+    return Near(y[2] - radius, jnp.broadcast_to(up, y.shape), y - radius * up)
 
 
-def from_segment(y: Array, radius: Array, half_length: Array, thickness: Array) -> Near:
-    """From all points within `thickness` of a segment along z: a sphere or a capsule."""
+def from_segment(y: Array, radius: Array, half_length: Array | None, thickness: Array) -> Near:
+    """From all points within `thickness` of a segment along z, or of its middle: a capsule or a sphere."""
     blunt = _BLUNT * thickness
-    along = blunt * (
-        jax.nn.softplus((y[:, 2] + half_length) / blunt) - jax.nn.softplus((y[:, 2] - half_length) / blunt)
-    )
-    off = jnp.concatenate([y[:, :2], (y[:, 2] + half_length - along)[:, None]], -1)
-    length = jnp.sqrt(jnp.sum(off**2, -1) + blunt**2)
-    normal = off / length[:, None]
+    off = y
+    if half_length is not None:
+        ends = (softplus((y[2] + side * half_length) / blunt) for side in (1, -1))
+        off = jnp.stack([y[0], y[1], y[2] + half_length - blunt * (next(ends) - next(ends))])
+    length = jnp.sqrt(dot(off, off) + blunt**2)
+    normal = off / length
     return Near(length - thickness - radius, normal, y - radius * normal)
 
 
@@ -72,26 +75,26 @@ def from_cloud(
 def mean_plane(y: Array, points: Array, normals: Array, bias: Array, temperature: Array) -> tuple[Array, Array]:
     """φ̂ of Eq. 9 and the mean normal, made of unit length, at each of P points."""
     weights = plane_weights(y, points, bias, temperature)
-    mean = weights @ jnp.concatenate([normals, jnp.sum(normals * points, -1, keepdims=True)], -1)
-    return jnp.sum(mean[:, :3] * y, -1) - mean[:, 3], unit(mean[:, :3])
+    mean = jnp.concatenate([normals, dot(normals, points)[None]]) @ weights.T
+    return dot(mean, y) - mean[3], unit(mean[:3])
 
 
 def mean_candidate(y: Array, near: Candidates, temperature: Array) -> tuple[Array, Array]:
     """The same with a list of points for each of the P."""
-    logits = 2 * jnp.einsum("pi,pni->pn", y, near.points) - jnp.sum(near.points**2, -1)
+    logits = dot(2 * y[:, :, None] - near.points, near.points)
     weights = jax.nn.softmax(logits / temperature + near.bias, axis=-1)
-    planes = jnp.concatenate([near.normals, jnp.sum(near.normals * near.points, -1, keepdims=True)], -1)
-    mean = jnp.einsum("pn,pni->pi", weights, planes)
-    return jnp.sum(mean[:, :3] * y, -1) - mean[:, 3], unit(mean[:, :3])
+    planes = jnp.concatenate([near.normals, dot(near.normals, near.points)[None]])
+    mean = jnp.sum(weights * planes, -1)
+    return dot(mean, y) - mean[3], unit(mean[:3])
 
 
 def plane_weights(y: Array, points: Array, bias: Array, temperature: Array) -> Array:
     """σ_ε₁(−d(p)) at each of P points, (P, F)."""
-    near = 2 * y @ points.T - jnp.sum(points**2, -1)  # |y|² is the same for all
+    near = 2 * y.T @ points - dot(points, points)  # |y|² is the same for all
     return jax.nn.softmax(near / temperature + bias, axis=-1)
 
 
 def unit(normal: Array) -> Array:
     """The same direction at unit length; what has hardly any direction stays short."""
-    square = jnp.sum(normal**2, -1, keepdims=True)
+    square = dot(normal, normal)
     return normal / jnp.sqrt(square + (_FLAT * (1 - square)) ** 2)

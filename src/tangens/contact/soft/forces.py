@@ -73,33 +73,40 @@ class SoftForces:
         self._smooth, self._by_force = contact.factor == "smooth", contact.averaging == "forces"
         self._implicit = contact.integrator == "implicit"
         self._limits = JointLimits(m)
-        self._frames = np.zeros((m.ngeom, 9))
-        for frame, quaternion in zip(self._frames, m.geom_quat, strict=True):
-            mujoco.mju_quat2Mat(frame, quaternion)
+        turns = np.zeros((m.ngeom, 9))
+        for turn, quaternion in zip(turns, m.geom_quat, strict=True):
+            mujoco.mju_quat2Mat(turn, quaternion)
+        self._frames = np.concatenate([turns.reshape(-1, 3, 3), m.geom_pos[:, :, None]], 2)
         nobody = np.zeros(0, int)
-        self.probe_geom, surface_geom, self.pair = (
+        self.probe_geom, self._surface_geom, self.pair = (
             np.concatenate([nobody, *(getattr(group, name) for group in table.groups)])
             for name in ("probe_geom", "surface_geom", "pair")
         )
+        rows = np.arange(len(self.pair))
+        self._other = np.array(
+            [next((k for k in rows if k != r and self.pair[k] == self.pair[r]), r) for r in rows], int
+        )
+        self._alone = self._other == rows  # a pair has one row or two
         body = m.geom_bodyid
-        self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[surface_geom]]
+        self._carries = ancestry.bodies[body[self.probe_geom]] - ancestry.bodies[body[self._surface_geom]]
         self._scale = np.array([(ONE,) * 3 if g is None else g.scale for g in table.geoms], int).reshape(-1, 3)
         self._radius = np.array([ZERO if g is None else g.radius for g in table.geoms], int).reshape(-1, 1)
 
     # ------------------------------------------------------------------ collision
 
-    def probe(self, kin: SpatialKinematics, inputs: Inputs, ahead: Array) -> Probed:
+    def probe(self, kin: SpatialKinematics, inputs: Inputs, ahead: Array | None) -> Probed:
         """Where all probes are against the surfaces that they can touch, and which of them are deepest."""
         m, p, s = self._model, inputs.parameters, inputs.settings
         dtype, body = kin.position.dtype, m.geom_bodyid
-        turn = kin.rotation[body] @ jnp.asarray(self._frames.reshape(-1, 3, 3), dtype)
-        place = kin.position[body] + jnp.einsum("gij,gj->gi", kin.rotation[body], jnp.asarray(m.geom_pos, dtype))
+        turned = kin.rotation[body] @ jnp.asarray(self._frames, dtype)
+        turn, place = turned[:, :, :3], kin.position[body] + turned[:, :, 3]
         size = jnp.concatenate([p["size"], jnp.ones((m.ngeom, 1), dtype), jnp.zeros((m.ngeom, 1), dtype)], 1)
         scale, radius = (jnp.take_along_axis(size, columns, 1) for columns in (self._scale, self._radius))
         jacobian = jnp.asarray(self._carries, dtype)[:, None, :] * kin.axes.T
         twist, found, logits = self._split(jacobian @ inputs.x.v), list[Any](), list[Array]()
-        for group, moving in zip(self.table.groups, twist, strict=True):
-            probed, bias = self._probe(group, Pose(place, turn), scale, radius[:, 0], p["clouds"], s["temperature"])
+        views = self._views(Pose(place, turn))
+        for group, moving, seen, on in zip(self.table.groups, twist, *views, strict=True):
+            probed, bias = self._probe(group, seen, on, scale, radius[:, 0], p["clouds"], s["temperature"])
             found.append(probed)
             depth = partial(depth_logits, ahead=ahead)
             logits.append(jax.vmap(depth)(probed[0], bias, moving, s["depth_temperature"][group.pair]))
@@ -107,28 +114,37 @@ class SoftForces:
         groups = tuple(ProbedGroup(near, sh, *rest) for (near, *rest), sh in zip(found, shares, strict=True))
         return Probed(groups, jacobian)
 
+    def _views(self, pose: Pose) -> tuple[list[Pose], list[Pose]]:
+        """Of each row, group by group: the probes' geom as seen from the surface's, and the latter in the world."""
+        of, on = (Pose(*(part[geom] for part in pose)) for geom in (self.probe_geom, self._surface_geom))
+        frame = jnp.concatenate([of.rotation, (of.position - on.position)[:, :, None]], 2)
+        seen = jnp.einsum("rji,rjk->rik", on.rotation, frame)
+        parts = [self._split(part) for part in (seen[:, :, 3], seen[:, :, :3], on.position, on.rotation)]
+        return [Pose(*x) for x in zip(*parts[:2], strict=True)], [Pose(*x) for x in zip(*parts[2:], strict=True)]
+
     def _split(self, rows: Array) -> list[Array]:
         """Rows of all groups, group by group."""
         ends = np.cumsum([len(group.pair) for group in self.table.groups])
         return jnp.split(rows, ends[:-1]) if len(ends) else []
 
     def _probe(
-        self, group: Group, pose: Pose, scale: Array, radius: Array, clouds: Any, temperature: Array
+        self, group: Group, seen: Pose, on: Pose, scale: Array, radius: Array, clouds: Any, temperature: Array
     ) -> tuple[tuple[Near, Surface, Pose], Array]:
         a, b = group.probe_geom, group.surface_geom
         unit, bias = (stack[group.probe_at] for stack in clouds[group.probes])
-        surface, on = Surface(), Pose(pose.position[b], pose.rotation[b])
+        surface = Surface()
         if group.kind == "segment":
-            surface = Surface(half_length=scale[b, 2], thickness=radius[b])
+            balls = (self._scale[b, 2] == ZERO).all()
+            surface = Surface(half_length=None if balls else scale[b, 2], thickness=radius[b])
         elif group.kind == "cloud":
             points, normals, skip = (stack[group.point_at] for stack in clouds[group.points])
-            normals = normals / scale[b][:, None, :]
-            normals /= jnp.sqrt(jnp.sum(normals**2, -1, keepdims=True))
-            surface = Surface(None, None, points * scale[b][:, None, :], normals, skip, temperature[b])
+            normals = normals / scale[b][:, :, None]
+            normals /= jnp.sqrt(jnp.sum(normals**2, 1, keepdims=True))
+            surface = Surface(None, None, points * scale[b][:, :, None], normals, skip, temperature[b])
         near = jax.vmap(lambda *row: probe(group.kind, *row))(
-            unit * scale[a][:, None, :],
+            unit * scale[a][:, :, None],
             radius[a] if group.is_round else None,
-            Pose(pose.position[a], pose.rotation[a]),
+            seen,
             surface,
             on,
         )
@@ -138,18 +154,18 @@ class SoftForces:
         """The softmax of Eq. 23, over the probes of both geoms of a pair."""
         if not logits:
             return []
-        n, pair = len(self.table.pairs), self.pair
         largest = jnp.concatenate([jnp.max(jax.lax.stop_gradient(x), axis=1) for x in logits])
-        base = self._split(jax.ops.segment_max(largest, pair, n)[pair])
+        base = self._split(jnp.maximum(largest, largest[self._other]))
         weights = [jnp.exp(x - b[:, None]) for x, b in zip(logits, base, strict=True)]
-        total = jax.ops.segment_sum(jnp.concatenate([jnp.sum(w, 1) for w in weights]), pair, n)
-        return [w / t[:, None] for w, t in zip(weights, self._split(total[pair]), strict=True)]
+        sums = jnp.concatenate([jnp.sum(w, 1) for w in weights])
+        total = self._split(1 / (sums + jnp.where(self._alone, 0.0, sums[self._other])))
+        return [w * t[:, None] for w, t in zip(weights, total, strict=True)]
 
     def left_out(self, probed: Probed, settings: dict[str, Any]) -> Array:
         """The largest share of a plane's weights that candidate lists leave out, of probes within reach of a force."""
         largest = jnp.zeros(())
         for group, (near, _, surface, on) in zip(self.table.groups, probed.groups, strict=True):
-            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[1]):  # type: ignore[union-attr]
+            if group.kind == "cloud" and uses_lists(near.distance.shape[1], surface.points.shape[2]):  # type: ignore[union-attr]
                 share = jax.vmap(share_left_out)(near, surface, on)
                 reached = near.distance < NEAR * settings["reach"][group.pair][:, None]
                 largest = jnp.maximum(largest, jnp.max(jnp.where(reached, share, 0.0)))
@@ -157,7 +173,9 @@ class SoftForces:
 
     # ------------------------------------------------------------------ forces
 
-    def __call__(self, probed: Probed, v: Array, inputs: Inputs, ahead: Array, is_first: Array) -> Contact:
+    def __call__(
+        self, probed: Probed, v: Array, inputs: Inputs, ahead: Array | None = None, is_first: Array | None = None
+    ) -> Contact:
         """All forces at these velocities; `ahead` and `is_first` are those of `law.point_plane`."""
         force, rate = self._limits(inputs.x.q, v, inputs.settings, ahead, self._smooth)
         if not self.table.groups:
@@ -168,7 +186,7 @@ class SoftForces:
             return Contact(force, None, rows)
         return Contact(force, jnp.diag(rate) + jnp.einsum("ram,rab,rbn->mn", J, rows.rate, J), rows)
 
-    def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array, is_first: Array) -> RowForce:
+    def _rows(self, probed: Probed, v: Array, law: Law, ahead: Array | None, is_first: Array | None) -> RowForce:
         found, twists = list[RowForce](), self._split(probed.jacobian @ v)
         of_mean = partial(row_force, ahead=ahead, is_first=is_first, smooth=self._smooth, with_rate=self._implicit)
         of_planes = partial(row_force_of_planes, smooth=self._smooth)

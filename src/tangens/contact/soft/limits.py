@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tangens.contact.geom_pairs import EARTH
 from tangens.contact.soft.derive import FALL, LIMIT_SHARE
-from tangens.contact.soft.law import dissipation_factor
+from tangens.contact.soft.law import dissipation_factor, later
+from tangens.contact.soft.softplus import softplus
 
 Array = jax.Array
 
@@ -43,13 +44,17 @@ class JointLimits:
         dissipation = load / np.sqrt(2 * stiffness * inertia)
         return {"limit_stiffness": stiffness, "limit_dissipation": dissipation, "limit_reach": reach}
 
-    def __call__(self, q: Array, v: Array, s: dict[str, Any], ahead: Array, smooth: bool) -> tuple[Array, Array]:
+    def __call__(self, q: Array, v: Array, s: dict[str, Any], ahead: Array | None, smooth: bool) -> tuple[Array, Array]:
         """Generalised forces (nv,), and how fast they fall with velocity (nv,); v is that at the end of `ahead`."""
-        distance, rate = self._sign * (q[self._q] - self._bound), self._sign * v[self._v]
-        depth = -(distance + ahead * rate) / s["limit_reach"]
-        spring = s["limit_stiffness"] * s["limit_reach"] * jax.nn.softplus(depth)
+        if not len(self._joint):
+            return jnp.zeros_like(v), jnp.zeros_like(v)
+        sign = jnp.asarray(self._sign, v.dtype)
+        distance, rate = sign * (q[self._q] - self._bound), sign * v[self._v]
+        depth = -later(distance, rate, ahead) / s["limit_reach"]
+        spring = s["limit_stiffness"] * s["limit_reach"] * softplus(depth)
         factor, falls = dissipation_factor(rate / s["limit_dissipation"], smooth)
-        slope = s["limit_stiffness"] * jax.nn.sigmoid(depth)
-        falls_by = ahead * slope * factor + spring * falls / s["limit_dissipation"]
+        falls_by = spring * falls / s["limit_dissipation"]
+        if ahead is not None:
+            falls_by += ahead * s["limit_stiffness"] * jax.nn.sigmoid(depth) * factor
         nothing = jnp.zeros_like(v)
-        return nothing.at[self._v].add(self._sign * spring * factor), nothing.at[self._v].add(falls_by)
+        return nothing.at[self._v].add(sign * spring * factor), nothing.at[self._v].add(falls_by)

@@ -77,9 +77,8 @@ class SoftModel(PureModel):
     def _euler(self, inputs: Inputs) -> Taken:
         """Forces at the start of the step; implicit in joint damping alone."""
         h, (q, v, _, _) = inputs.settings["timestep"], inputs.x
-        still = jnp.zeros_like(h)
-        inertia, force, probed = self._stages(inputs, h, still)
-        contact = self.forces(probed, v, inputs, still, jnp.array(False))
+        inertia, force, probed = self._stages(inputs, h, None)
+        contact = self.forces(probed, v, inputs)
         end = v + h * solve(inertia, force + contact.force, assume_a="pos")  # Eq. 25
         return Taken(
             integrate(self.layout, q, h * end), end, probed, contact, jnp.zeros_like(v), jnp.zeros((), v.dtype)
@@ -94,8 +93,8 @@ class SoftModel(PureModel):
             moved, gained = carry  # velocity and acceleration of the stage before
             here = type(inputs.x)(integrate(self.layout, q, share * h * moved), v + share * h * gained, u, tau)
             at = inputs._replace(x=here)
-            inertia, force, probed = self._stages(at, still, still)
-            contact = self.forces(probed, here.v, at, still, jnp.array(False))
+            inertia, force, probed = self._stages(at, still, None)
+            contact = self.forces(probed, here.v, at)
             acceleration = solve(inertia, force + contact.force, assume_a="pos")
             return (here.v, acceleration), (here.v, acceleration, (probed, contact))
 
@@ -107,7 +106,7 @@ class SoftModel(PureModel):
         end = v + h * (weights @ gained)
         return Taken(integrate(self.layout, q, h * (weights @ moved)), end, probed, contact, nothing, still)
 
-    def _stages(self, inputs: Inputs, implicit: Array, ahead: Array) -> tuple[Array, Array, Probed]:
+    def _stages(self, inputs: Inputs, implicit: Array, ahead: Array | None) -> tuple[Array, Array, Probed]:
         """Mass matrix, forces without contact, and where surfaces are; joint damping is implicit over a time."""
         (q, v, u, tau), p, _ = inputs
         smooth = {name: p[name] for name in self.dynamics.parameters}
@@ -117,7 +116,7 @@ class SoftModel(PureModel):
     def left_out(self, inputs: Inputs) -> Array:
         """How much candidate lists leave out, see `SoftForces.left_out`."""
         still = jnp.zeros_like(inputs.settings["timestep"])
-        return self.forces.left_out(self._stages(inputs, still, still)[2], inputs.settings)
+        return self.forces.left_out(self._stages(inputs, still, None)[2], inputs.settings)
 
     def inverse_dynamics(self, inputs: Inputs, acceleration: Array) -> Array:
         """The tau of a step that ends with (v⁺ − v) / h = acceleration (Eq. 24); that of `inputs` is not looked at.
@@ -126,8 +125,10 @@ class SoftModel(PureModel):
         """
         h, v = inputs.settings["timestep"], inputs.x.v
         inputs = inputs._replace(x=inputs.x._replace(tau=jnp.zeros_like(v)))
-        still = jnp.zeros_like(h)
-        ahead = h if self._integrator == "implicit" else still
-        inertia, force, probed = self._stages(inputs, still if self._integrator == "rk4" else h, ahead)
-        contact = self.forces(probed, v + ahead * acceleration, inputs, ahead, jnp.array(False))
+        if self._integrator == "implicit":
+            inertia, force, probed = self._stages(inputs, h, h)
+            contact = self.forces(probed, v + h * acceleration, inputs, h, jnp.array(False))
+        else:
+            inertia, force, probed = self._stages(inputs, jnp.zeros_like(h) if self._integrator == "rk4" else h, None)
+            contact = self.forces(probed, v, inputs)
         return inertia @ acceleration - force - contact.force

@@ -19,7 +19,7 @@ Kind = Literal["plane", "segment", "cloud"]
 ONE, ZERO = 3, 4
 """Where (size, 1, 0) has its constants."""
 _NO_POINTS = np.zeros((0, 3))
-_MANY_PROBES = 256
+_FEW_PROBES, _MANY_PROBES = 8, 64
 _LEAST_SHARE = 0.1
 """Of its longest side, a geom counts as at least so thick: a sheet of paper is not as stiff as its thickness asks."""
 
@@ -83,7 +83,7 @@ def _cloud(
     reach = float(np.linalg.norm(whole.vertices - centre, axis=1).max())
     order, bias = np.arange(len(points)), np.zeros(len(points))
     if len(points) > MANY:
-        order, bias = in_leaves(whole.points, bucket(len(points)))
+        order, bias = in_leaves(whole.points, point_bucket(len(points)))
     surface = points[order], normals[order], bias
     return SoftGeom("cloud", scale, ZERO, probes, *surface, whole.spacing, thickness, centre, reach)
 
@@ -93,9 +93,18 @@ def bucket(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
+def point_bucket(count: int) -> int:
+    """The same for points of a cloud; where they are many, there are lengths halfway between."""
+    whole = bucket(count)
+    return 3 * whole // 4 if MANY < count <= 3 * whole // 4 else whole
+
+
 def probe_bucket(count: int) -> int:
     """The same for probes, which come in finer lengths where they are many: each of them costs."""
-    return bucket(count) if count <= _MANY_PROBES else -(-count // _MANY_PROBES) * _MANY_PROBES
+    if count <= _FEW_PROBES:
+        return bucket(count)
+    step = _FEW_PROBES if count <= 4 * _MANY_PROBES else _MANY_PROBES
+    return -(-count // step) * step
 
 
 def padded(points: Array, length: int) -> tuple[Array, Array]:

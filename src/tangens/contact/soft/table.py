@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.geom_pairs import touching_geoms
-from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, bucket, padded, probe_bucket
+from tangens.contact.soft.shapes import ONE, Kind, SoftGeom, padded, point_bucket, probe_bucket
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int_]
 
 _FILLING = 4096
 """Planes that a group may look at in vain: some ten µs, as long as a group of its own takes to start."""
+_FORCE = 8
+"""What the force of a probe costs, in planes that are looked at."""
 
 
 class Group(NamedTuple):
@@ -55,7 +57,7 @@ class Row(NamedTuple):
     @property
     def cost(self) -> int:
         """Planes that are looked at."""
-        return self.probes * max(1, self.points)
+        return self.probes * max(_FORCE, self.points)
 
 
 def merged(rows: list[Row]) -> list[list[Row]]:
@@ -64,7 +66,7 @@ def merged(rows: list[Row]) -> list[list[Row]]:
     for row in sorted(rows, key=lambda row: (-row.cost, row.pair)):
         for group in found:
             probes, points = (max(r[k] for r in (*group, row)) for k in (0, 1))
-            filled = probes * max(1, points) * (len(group) + 1)
+            filled = probes * max(_FORCE, points) * (len(group) + 1)
             if filled - sum(r.cost for r in (*group, row)) <= _FILLING:
                 group.append(row)
                 break
@@ -94,7 +96,7 @@ class SoftTable:
                 is_round = a.kind == "segment"
                 # a cloud looks twice where probes are round; other surfaces take probes with and without a radius
                 key = (b.kind, is_round if b.kind == "cloud" else True)
-                lengths = probe_bucket(len(a.probes)), bucket(len(b.points)) if b.kind == "cloud" else 0
+                lengths = probe_bucket(len(a.probes)), point_bucket(len(b.points)) if b.kind == "cloud" else 0
                 rows[key].append(Row(*lengths, probe, surface, pair))
         return tuple(
             self._made(kind, is_round, alike)  # type: ignore[arg-type]
@@ -128,13 +130,14 @@ class SoftTable:
         return [(one, two), (two, one)]
 
     def _probes(self, geom: int, length: int) -> int:
-        return self._kept(f"probes_{length}", geom, padded(self._known(geom).probes, length))
+        points, bias = padded(self._known(geom).probes, length)
+        return self._kept(f"probes_{length}", geom, (points.T, bias))
 
     def _points(self, geom: int, length: int) -> int:
         g = self._known(geom)
         (points, bias), (normals, _) = padded(g.points, length), padded(g.normals, length)
         bias[: len(g.bias)] += g.bias
-        return self._kept(f"points_{length}", geom, (points, normals, bias))
+        return self._kept(f"points_{length}", geom, (points.T, normals.T, bias))
 
     def _kept(self, name: str, geom: int, arrays: tuple[Array, ...]) -> int:
         stack = self._stacks[name]

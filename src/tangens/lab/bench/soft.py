@@ -1,8 +1,10 @@
 """The soft step: against MJX on push-T, against points, contacts and batches, in memory and from cold.
 
 One core. Steps are the paper's explicit Euler steps, ours and MJX's, as functions of (q, v, u) with all else closed
-over, compiled with JAX's own settings, in single precision, which is MJX's; MJX solves as its scene says. Time per step
-is measured at both ends: nothing touches, and everything does.
+over, compiled with JAX's own settings, in single precision, which is MJX's; MJX solves as its scene says. Whoever takes
+one step waits for it, so steps run where they are called (`jax_cpu_enable_async_dispatch` off); with JAX's default,
+which hands each of them to a thread and adds some 6 µs to both, they are listed, too. Time per step is measured at both
+ends: nothing touches, and everything does.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,73 +62,76 @@ def _measure(name: str, request: BenchRequest) -> Report:
 
 
 def _push(report: Report, effort: Effort) -> None:
+    times, ratios = dict[bool, dict[str, float]](), dict[bool, dict[str, float]]()
+    for waits in (True, False):
+        question = {"what": "steps", "waits": waits, "trials": effort.trials, "points": effort.points}
+        found: Any = ask(question)
+        times[waits], ratios[waits] = found["times"], found["ratios"]
+    few, many, n = str(FEW), str(MANY), effort.trials
+    for waits, where in ((True, ""), (False, ", dispatched to a thread")):
+        report.add(f"step{where}", "mjx", times[waits]["mjx"], n)
+        for points in effort.points:
+            report.add(f"euler step, {2 * points} points{where}", OURS, times[waits][str(points)], n)
+            if waits:
+                report.rows[-1]["number"] = 2 * points
+    report.add(f"implicit step, {2 * FEW} points", OURS, times[True]["implicit"], n)
+    report.notes = {"ratios as JAX dispatches by default": ratios[False]}
+    report.ratios += [
+        at_least("push-T: MJX / soft, Euler, few points", ratios[True][few], 4.0),
+        at_least("push-T: MJX / soft, Euler, 4,000 points", ratios[True][many], 1.0),
+        at_most("push-T: all contacts / none, few points", ratios[True][f"{few} apart"], 1.2),
+        at_most("push-T: all contacts / none, 4,000 points", ratios[True][f"{many} apart"], 1.2),
+    ]
+
+
+def steps(trials: int, points: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Median times of steps on push-T [µs], MJX's over them, and those that touch over those that do not."""
+    import jax
+
     scene = scenes.push_t()
     apart, touching = scene.initial_state("home"), scene.initial_state("touching")
-    lifted = apart.replace(q=[0, 0.2, 1.0, *apart.q[3:]])
-    calls: dict[str, Callable[[], object]] = {"mjx": mjx_step(scene.model, touching.q)}
-    for points in effort.points:
-        calls[f"{points}"] = soft_step(points, "euler", touching.q)
-        calls[f"{points} apart"] = soft_step(points, "euler", lifted.q)
-    calls["implicit"] = soft_step(FEW, "implicit", touching.q)
-    timings = interleaved(calls, effort.trials)
-    report.add("step", "mjx", timings.median("mjx"), effort.trials)
-    for points in effort.points:
-        report.add(f"euler step, {2 * points} points", OURS, timings.median(f"{points}"), effort.trials)
-        report.rows[-1]["number"] = 2 * points
-    report.add(f"implicit step, {2 * FEW} points", OURS, timings.median("implicit"), effort.trials)
-    few, many = str(FEW), str(MANY)
-    report.ratios += [
-        at_least("push-T: MJX / soft, Euler, few points", timings.ratio("mjx", few), 4.0),
-        at_least("push-T: MJX / soft, Euler, 4,000 points", timings.ratio("mjx", many), 1.0),
-        at_most("push-T: all contacts / none, few points", timings.ratio(few, f"{few} apart"), 1.2),
-        at_most("push-T: all contacts / none, 4,000 points", timings.ratio(many, f"{many} apart"), 1.2),
-    ]
+    lifted = [0, 0.2, 1.0, *apart.q[3:]]
+    with jax.enable_x64(False):
+        calls: dict[str, Callable[[], object]] = {"mjx": mjx_step(scene.model, touching.q)}
+        for n in points:
+            calls[f"{n}"] = soft_step(n, "euler", touching.q)
+            calls[f"{n} apart"] = soft_step(n, "euler", lifted)
+        calls["implicit"] = soft_step(FEW, "implicit", touching.q)
+        timings = interleaved(calls, trials)
+    ratios = {name: timings.ratio("mjx", name) for name in calls}
+    ratios |= {f"{n} apart": timings.ratio(f"{n}", f"{n} apart") for n in points}
+    return {"times": {name: timings.median(name) for name in calls}, "ratios": ratios}
 
 
 def soft_step(points: int, integrator: str, q: Any) -> Callable[[], object]:
     """A step on push-T from here, compiled."""
-    import jax
-    import jax.numpy as jnp
-
     from tangens.interop.jax import step
 
     sim = Simulator(scenes.push_t(), Soft(integrator=integrator, points=points))  # type: ignore[arg-type]
     f = step(sim)
-    with jax.enable_x64(False):
-        compiled = jax.jit(lambda q, v, u: f(None, q, v, u, None))
-        x = jnp.asarray(q, jnp.float32), jnp.zeros(sim.scene.nv, jnp.float32), jnp.zeros(2, jnp.float32)
-        jax.block_until_ready(compiled(*x))
-
-    def call() -> object:
-        with jax.enable_x64(False):
-            return jax.block_until_ready(compiled(*x))
-
-    return call
+    return _called(lambda q, v, u: f(None, q, v, u, None), sim.scene.model, q)
 
 
 def mjx_step(model: Any, q: Any) -> Callable[[], object]:
     """MJX's step on the same scene."""
+    from tangens.lab.bench.peers.mjx_quietly import mjx
+
+    there, data = mjx.put_model(model), mjx.make_data(model)
+
+    def take(q: Any, v: Any, u: Any) -> Any:
+        out = mjx.step(there, data.replace(qpos=q, qvel=v, ctrl=u))
+        return out.qpos, out.qvel
+
+    return _called(take, model, q)
+
+
+def _called(function: Callable[..., Any], model: Any, q: Any) -> Callable[[], object]:
     import jax
     import jax.numpy as jnp
 
-    from tangens.dynamics.mjx_model import mjx
-
-    with jax.enable_x64(False):
-        there, data = mjx.put_model(model), mjx.make_data(model)
-
-        def take(q: Any, v: Any, u: Any) -> Any:
-            out = mjx.step(there, data.replace(qpos=q, qvel=v, ctrl=u))
-            return out.qpos, out.qvel
-
-        compiled = jax.jit(take)
-        x = jnp.asarray(q, jnp.float32), jnp.zeros(model.nv, jnp.float32), jnp.zeros(model.nu, jnp.float32)
-        jax.block_until_ready(compiled(*x))
-
-    def call() -> object:
-        with jax.enable_x64(False):
-            return jax.block_until_ready(compiled(*x))
-
-    return call
+    compiled = jax.jit(function)
+    x = jnp.asarray(q, jnp.float32), jnp.zeros(model.nv, jnp.float32), jnp.zeros(model.nu, jnp.float32)
+    return lambda: jax.block_until_ready(compiled(*x))
 
 
 def _batch(report: Report, effort: Effort) -> None:
@@ -174,7 +179,7 @@ def _meshes(report: Report, effort: Effort) -> None:
     soft_meshes.measure(report, 4000)
 
 
-def ask(question: dict[str, Any]) -> dict[str, float]:
+def ask(question: dict[str, Any]) -> dict[str, Any]:
     """An answer from a process that has compiled nothing yet, and finds nothing compiled on disk."""
     script = Path(__file__).with_name("soft_script.py")
     clean = {k: v for k, v in os.environ.items() if k not in ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")}
@@ -186,7 +191,7 @@ def ask(question: dict[str, Any]) -> dict[str, float]:
             check=True,
             env=clean | {"TANGENS_CACHE_DIR": nothing},
         )
-    answer: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 

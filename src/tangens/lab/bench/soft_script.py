@@ -1,4 +1,4 @@
-"""Run in a process of its own: what a step and its gradient cost from cold, in seconds and in memory."""
+"""Run in a process of its own: what a step and its gradient cost, in seconds, from cold, and in memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,20 @@ def peak_megabytes() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(question: dict[str, Any]) -> dict[str, float]:
-    """Compile and run a step and its Jacobian on push-T, or a step and its gradient on two clouds of many points."""
+def main(question: dict[str, Any]) -> dict[str, Any]:
+    """Compile and run a step and its Jacobian on push-T, or a step and its gradient on two clouds of many points.
+
+    Or time steps on push-T, run where they are called or handed to a thread.
+    """
     import tangens as tg
 
+    if question["what"] == "steps":
+        import jax
+
+        from tangens.lab.bench.soft import steps
+
+        jax.config.update("jax_cpu_enable_async_dispatch", not question["waits"])
+        return steps(question["trials"], question["points"])
     if question["what"] == "compile":
         sim = tg.Simulator(tg.scenes.push_t(), "soft")
         state = sim.initial_state("touching")
@@ -47,7 +57,7 @@ def main(question: dict[str, Any]) -> dict[str, float]:
     assert out.state.q.shape == (14,)
     assert back.state.q.shape == (12,)
     clouds = sim.engine.parameters["clouds"]  # type: ignore[attr-defined]
-    points = next(arrays[0].shape[1] for name, arrays in clouds.items() if name.startswith("points"))
+    points = next(arrays[0].shape[-1] for name, arrays in clouds.items() if name.startswith("points"))
     return {"before": before, "peak": peak_megabytes(), "seconds": time.perf_counter() - started, "points": points}
 
 

@@ -9,8 +9,8 @@ import jax
 import mujoco
 import numpy as np
 
-from tangens.dynamics.mjx_model import mjx
 from tangens.geometry.superquadric_fits import Parameters
+from tangens.lab.bench.peers.mjx_quietly import mjx
 from tangens.lab.creatures import convex_parts
 
 SETTINGS = (
