@@ -100,13 +100,16 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
         out = n2 - n1 + (thick + _ASIDE)[..., None] * unit(apart, s.distance)
         normal = _perpendicular(pairs.edge1.reshape(-1, 2, 3), pairs.edge2.reshape(-1, 2, 3), out, s.angle)
         distance = jnp.sum(apart * normal, -1) - r1 - r2
-    nearest = length(apart, s.distance).reshape(shape)
+    between = length(apart, s.distance)
+    nearest = between.reshape(shape)
+    # Edges that are nearly parallel and beside each other are far apart however small their distance along the normal.
+    far = distance if smooth else between - r1 - r2
     inside = (is_nearest(nearest, s.distance, 0) * is_nearest(nearest, s.distance, 1)).reshape(-1)
     before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(distance, 0.0, s.distance)
     for depth, radius in ((there.depth1, r1), (there.depth2, r2)):  # Eq. 12, of both witness points
         inside *= greater(s.margin - depth + radius, 0.0, s.distance)
         # Before they touch: the nearest point of the other solid is that on its edge. Planes of polyhedra are nearer.
-        before *= greater(depth - radius - _NEAREST * distance, 0.0, s.distance)
+        before *= greater(depth - radius - _NEAREST * far, 0.0, s.distance)
     activity = inside + before - inside * before
     if not smooth:
         activity *= pairs.crossing.reshape(-1)

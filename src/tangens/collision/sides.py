@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from tangens.geometry.signed_distances import evaluate_many
 from tangens.geometry.solids import Solid
@@ -57,13 +58,30 @@ class Side(NamedTuple):
     solid: Solid
     pose: Pose
     vertices: Array
+    normals: Array
+    """Outwards at the vertices, in the solid's frame, where they are the same for all poses of a batch, (V, 3)."""
 
-    def vertex_normals(self, tau: Any) -> Array:
-        """Outward normals at the vertices, (V, 3). In the solid's frame they are the same for all poses of a batch."""
-        own = self.solid.normals
-        if own is None:
-            own = evaluate_many(self.solid.field, self.solid.vertices, tau)[1]
-        return own @ self.pose.rotation.T
+
+def placed(solid: Solid, pose: Pose, tau: Any) -> Side:
+    """A solid at its place."""
+    if solid.normals is None:
+        normals = evaluate_many(solid.field, solid.vertices, tau)[1]
+    else:
+        normals = _remembered(solid.normals, solid.field, solid.vertices, jnp.asarray(tau))
+    return Side(solid, pose, solid.vertices @ pose.rotation.T + pose.position, normals)
+
+
+@jax.custom_jvp
+def _remembered(normals: Array, field: Any, vertices: Array, tau: Array) -> Array:
+    """Normals of a field at vertices that are known already; derivatives are those of the field, if anyone asks."""
+    del field, vertices, tau
+    return normals
+
+
+@_remembered.defjvp
+def _remembered_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    _, moved = jax.jvp(lambda *of: evaluate_many(*of)[1], primals[1:], tangents[1:])
+    return primals[0], moved
 
 
 def evaluate(side: Side, x: Array, tau: Any) -> tuple[Array, Array]:
