@@ -113,6 +113,9 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
     activity = inside + before - inside * before
     if not smooth:
         activity *= pairs.crossing.reshape(-1)
+        # Out of solid 2 and into solid 1: near a corner, edges may face each other and pass behind each other.
+        for own, out in ((n1, -normal), (n2, normal)):
+            activity *= greater(thick + jnp.sum(own * out, -1), 0.0, s.angle)
     facing = thick - jnp.sum(n1 * n2, -1)  # Eq. 15; edges whose normals are at a right angle do face each other
     activity *= greater(facing + s.angle / 2, 0.0, s.angle)
     if soft:  # Supp. II-B: mixed edges may leave their solid
