@@ -102,10 +102,10 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
         distance = jnp.sum(apart * normal, -1) - r1 - r2
     between = length(apart, s.distance)
     nearest = between.reshape(shape)
-    # Edges that are nearly parallel and beside each other are far apart however small their distance along the normal.
-    far = distance if smooth else between - r1 - r2
+    # Parallel edges, beside or behind each other, are far apart however small their distance along the normal.
+    far, aligned = (distance, distance) if smooth else (between - r1 - r2, distance - _NEAREST * (between - r1 - r2))
     inside = (is_nearest(nearest, s.distance, 0) * is_nearest(nearest, s.distance, 1)).reshape(-1)
-    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(distance, 0.0, s.distance)
+    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(aligned, 0.0, s.distance)
     for depth, radius in ((there.depth1, r1), (there.depth2, r2)):  # Eq. 12, of both witness points
         inside *= greater(s.margin - depth + radius, 0.0, s.distance)
         # Before they touch: the nearest point of the other solid is that on its edge. Planes of polyhedra are nearer.
