@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--full", action="store_true", help="more trials (minutes)")
     choices = "; ".join(f"{name}: {', '.join(peers)}" for name, peers in PEERS.items())
     parser.add_argument("--peers", metavar="A,B", help=f"tools to measure against, where one can choose ({choices})")
+    parser.add_argument("--only", metavar="A,B", help="systems to measure: a long bench in parts, or a part alone")
     parser.add_argument("--out", default="out/bench", metavar="DIR", help="where the figures go")
 
 
@@ -35,7 +36,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from tangens.lab.bench.timing import one_core
 
     effort = "quick" if args.quick else "full" if args.full else "normal"
-    peers = chosen_peers(args.name, args.peers)
+    peers, only = chosen_peers(args.name, args.peers), _names(args.only or "")
+    if only and not BENCHES[args.name].in_parts:
+        raise OptionError(f"bench {args.name} measures everything together: leave out --only")
     with progress() as bar:
         task = bar.add_task(args.name, total=None)
 
@@ -44,7 +47,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
         bench = BENCHES[args.name]
         with one_core() if bench.on_one_core else nullcontext():
-            result = bench.run(BenchRequest(effort, Path(args.out), peers, advance))
+            result = bench.run(BenchRequest(effort, Path(args.out), peers, only, advance))
     table(*bench.table(result["rows"]))
     table("Ratios", ("ratio", "value", "target", ""), [_cells(r) for r in result["ratios"]])
     for ratio in result["ratios"]:
@@ -67,12 +70,16 @@ def chosen_peers(name: str, given: str | None) -> tuple[str, ...]:
         return bench.default_peers
     if not bench.peers:
         raise OptionError(f"bench {name} always measures against the same peers: leave out --peers")
-    peers = tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
+    peers = _names(given)
     unknown = [peer for peer in peers if peer not in bench.peers]
     if unknown or not peers:
         what = f"no peer {', '.join(map(repr, unknown))}" if unknown else "no peers in an empty list"
         raise OptionError(f"bench {name} knows {what}; it knows {', '.join(bench.peers)}")
     return peers
+
+
+def _names(given: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in given.split(",") if part.strip()))
 
 
 def _cells(ratio: dict[str, Any]) -> list[object]:

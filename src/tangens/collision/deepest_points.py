@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate
+from tangens.collision.sides import Manifold, Pose, Smoothing, evaluate, placed_pair
 from tangens.geometry.smooth_operators import greater, is_exact, top_k, unit
 from tangens.geometry.solids import Solid
 
@@ -25,12 +25,13 @@ def deepest_points(
 ) -> Manifold:
     """The `count` deepest vertices, or all where there are fewer; `mixing` is a share of the largest weight."""
     s, found = smoothing, list[Manifold]()
-    sides = [Side(x, pose, x.vertices @ pose.rotation.T + pose.position) for x, pose in ((one, pose1), (two, pose2))]
+    sides = placed_pair((one, two), (pose1, pose2), s.distance)
     for i, side in enumerate(sides):
         distance, normal = evaluate(sides[1 - i], side.vertices, s.distance)
         distance = distance - side.solid.radius
         point = side.vertices - normal * (side.solid.radius + distance / 2)[:, None]
         active = greater(s.margin + s.ahead - distance, 0.0, s.distance)
+        active = active if side.counts is None else active * side.counts
         found.append(Manifold(point, distance, -normal if i == 0 else normal, active))
     every: Manifold = jax.tree.map(lambda *rows: jnp.concatenate(rows), *found)
     if count >= len(every.distance):

@@ -100,16 +100,22 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
         out = n2 - n1 + (thick + _ASIDE)[..., None] * unit(apart, s.distance)
         normal = _perpendicular(pairs.edge1.reshape(-1, 2, 3), pairs.edge2.reshape(-1, 2, 3), out, s.angle)
         distance = jnp.sum(apart * normal, -1) - r1 - r2
-    nearest = length(apart, s.distance).reshape(shape)
+    between = length(apart, s.distance)
+    nearest = between.reshape(shape)
+    # Parallel edges, beside or behind each other, are far apart however small their distance along the normal.
+    far, aligned = (distance, distance) if smooth else (between - r1 - r2, distance - _NEAREST * (between - r1 - r2))
     inside = (is_nearest(nearest, s.distance, 0) * is_nearest(nearest, s.distance, 1)).reshape(-1)
-    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(distance, 0.0, s.distance)
+    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(aligned, 0.0, s.distance)
     for depth, radius in ((there.depth1, r1), (there.depth2, r2)):  # Eq. 12, of both witness points
         inside *= greater(s.margin - depth + radius, 0.0, s.distance)
         # Before they touch: the nearest point of the other solid is that on its edge. Planes of polyhedra are nearer.
-        before *= greater(depth - radius - _NEAREST * distance, 0.0, s.distance)
+        before *= greater(depth - radius - _NEAREST * far, 0.0, s.distance)
     activity = inside + before - inside * before
     if not smooth:
         activity *= pairs.crossing.reshape(-1)
+        # Out of solid 2 and into solid 1: near a corner, edges may face each other and pass behind each other.
+        for own, out in ((n1, -normal), (n2, normal)):
+            activity *= greater(thick + jnp.sum(own * out, -1), 0.0, s.angle)
     facing = thick - jnp.sum(n1 * n2, -1)  # Eq. 15; edges whose normals are at a right angle do face each other
     activity *= greater(facing + s.angle / 2, 0.0, s.angle)
     if soft:  # Supp. II-B: mixed edges may leave their solid

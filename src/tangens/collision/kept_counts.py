@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.edge_edge import edge_edge
-from tangens.collision.sides import Pose, Side, evaluate
+from tangens.collision.sides import Pose, evaluate, placed
 from tangens.dynamics.tangent_jax import exp_matrix
 from tangens.errors import OptionError
 from tangens.geometry.solids import Solid
@@ -76,9 +76,9 @@ def selection_sizes(
 def _depths(one: Solid, two: Solid, place: Any, turn: Any) -> tuple[Any, Any]:
     """How deep vertices of each solid are in the other; solid 1 is in place."""
     still, moved = Pose(jnp.zeros(3), jnp.eye(3)), Pose(place, exp_matrix(turn))
-    at = two.vertices @ moved.rotation.T + moved.position
-    first = -evaluate(Side(two, moved, at), one.vertices, _SHARP)[0] + one.radius
-    return first, -evaluate(Side(one, still, one.vertices), at, _SHARP)[0] + two.radius
+    first, second = placed(one, still, _SHARP), placed(two, moved, _SHARP)
+    deep1, deep2 = -evaluate(second, one.vertices, _SHARP)[0], -evaluate(first, second.vertices, _SHARP)[0]
+    return deep1 + one.radius, deep2 + two.radius
 
 
 def _overlapping(depths: Any, turn: Array, way: Array, wanted: float, reach: float) -> Array:

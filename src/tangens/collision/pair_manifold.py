@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tangens.collision.edge_contacts import AtWitnesses, Pairs, between_edges, edge_pairs
-from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate
+from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate, placed_pair
 from tangens.geometry.smooth_operators import greater, is_exact, top_k
 from tangens.geometry.solids import Solid
 
@@ -36,6 +36,8 @@ class Probes(NamedTuple):
     distance: Array | None = None
     """From the other solid; None if not evaluated yet."""
     normal: Array | None = None
+    counts: Array | None = None
+    """How much each of them counts, beside points that slide; all of them if None."""
 
 
 def pair_manifold(
@@ -59,9 +61,9 @@ def pair_manifold(
     witness points are moved towards their own surface (Supp. II-C).
     """
     s, tau = smoothing, smoothing.distance if soft_selection else 0
-    sides = [Side(x, pose, x.vertices @ pose.rotation.T + pose.position) for x, pose in ((one, pose1), (two, pose2))]
+    sides = placed_pair((one, two), (pose1, pose2), s.distance)
     with_edges = edges and bool(one.edges and two.edges)
-    probes = [Probes(side.vertices, side.vertex_normals(s.distance)) for side in sides]
+    probes = [Probes(side.vertices, side.normals @ side.pose.rotation.T, counts=side.counts) for side in sides]
     by_depth = _is_less(vertices_kept, sides, "vertices") or (with_edges and _is_less(edges_kept, sides, "edges"))
     if by_depth:
         probes = [_seen(probe, sides[1 - i], s) for i, probe in enumerate(probes)]
@@ -135,14 +137,24 @@ def _vertices(side: Side, probes: Probes, s: Smoothing, which: int) -> Manifold:
     activity = greater(s.margin + s.ahead - distance, 0.0, s.distance)
     if side.solid.edges:  # a vertex near an edge of the other solid: which of its faces does it meet?
         activity *= greater(s.angle / 2 - jnp.sum(probes.own * normal, -1), 0.0, s.angle)
-    return Manifold(point, distance, towards, activity)
+    return Manifold(point, distance, towards, activity if probes.counts is None else activity * probes.counts)
 
 
 def _edges(probes: Probes, side: Side, kept: int | None, tau: Any) -> Array:
-    """Ends of the edges that are looked at and normals there, (k, 2, 6): the deepest, by the mean depth of ends."""
-    at = np.array(side.solid.edges, int).reshape(-1, 2)
+    """Ends of the edges that are looked at and normals there, (k, 2, 6): the deepest, by the mean depth of ends.
+
+    They are chosen in the solid's frame and moved then: the transpose of a choice is a scatter, one row at a time, and
+    there is none as long as nobody asks for derivatives by vertices.
+    """
+    at, own = np.array(side.solid.edges, int).reshape(-1, 2), side.normals
     depth = None if probes.distance is None else -jnp.mean(probes.distance[at], 1)
-    return _selected(depth, jnp.concatenate([probes.at, probes.own], 1)[at], kept, tau)
+    if depth is None or kept is None or kept >= len(at) or is_exact(tau):
+        chosen = _selected(depth, jnp.asarray(at), kept, tau)
+        ends, normals = side.solid.vertices[chosen], own[chosen]
+    else:
+        ends, normals = (_selected(depth, rows[at], kept, tau) for rows in (side.solid.vertices, own))
+    turn = side.pose.rotation.T
+    return jnp.concatenate([ends @ turn + side.pose.position, normals @ turn], -1)
 
 
 def _kept(probes: Probes, kept: int | None, tau: Any) -> Probes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from tangens.geometry.signed_distances import evaluate_many
 from tangens.geometry.solids import Solid
@@ -57,13 +59,52 @@ class Side(NamedTuple):
     solid: Solid
     pose: Pose
     vertices: Array
+    normals: Array
+    """Outwards at the vertices, in the solid's frame, where they are the same for all poses of a batch, (V, 3)."""
+    counts: Array | None = None
+    """How much each vertex counts, (V,), beside points that slide; all of them if None."""
 
-    def vertex_normals(self, tau: Any) -> Array:
-        """Outward normals at the vertices, (V, 3). In the solid's frame they are the same for all poses of a batch."""
-        own = self.solid.normals
-        if own is None:
-            own = evaluate_many(self.solid.field, self.solid.vertices, tau)[1]
-        return own @ self.pose.rotation.T
+
+def placed_pair(solids: tuple[Solid, Solid], poses: tuple[Pose, Pose], tau: Any) -> list[Side]:
+    """Two solids at their places, with the points that slide where the other one wants them."""
+    (one, two), (pose1, pose2) = solids, poses
+    return [_supported(one, pose1, two, pose2, tau), _supported(two, pose2, one, pose1, tau)]
+
+
+def _supported(solid: Solid, pose: Pose, other: Solid, there: Pose, tau: Any) -> Side:
+    if solid.support is None:
+        return placed(solid, pose, tau)
+    seats = solid.support.seats() @ pose.rotation.T + pose.position
+    outwards = evaluate_many(other.field, (seats - there.position) @ there.rotation, tau)[1]
+    towards = -outwards @ there.rotation.T @ pose.rotation
+    points, first = solid.support.points(towards), len(solid.vertices)
+    counts = solid.support.counts(solid.vertices, towards)
+    vertices = jnp.concatenate([solid.vertices, points])
+    between = tuple((first + k, first + k + 1) for k in range(len(points) - 1)) if solid.edges else ()
+    whole = replace(solid, vertices=vertices, edges=solid.edges + between, normals=None, support=None)
+    return placed(whole, pose, tau)._replace(counts=jnp.concatenate([counts, jnp.ones_like(points[:, 0])]))
+
+
+def placed(solid: Solid, pose: Pose, tau: Any) -> Side:
+    """A solid at its place, without points that slide."""
+    if solid.normals is None:
+        normals = evaluate_many(solid.field, solid.vertices, tau)[1]
+    else:
+        normals = _remembered(solid.normals, solid.field, solid.vertices, jnp.asarray(tau))
+    return Side(solid, pose, solid.vertices @ pose.rotation.T + pose.position, normals)
+
+
+@jax.custom_jvp
+def _remembered(normals: Array, field: Any, vertices: Array, tau: Array) -> Array:
+    """Normals of a field at vertices that are known already; derivatives are those of the field, if anyone asks."""
+    del field, vertices, tau
+    return normals
+
+
+@_remembered.defjvp
+def _remembered_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    _, moved = jax.jvp(lambda *of: evaluate_many(*of)[1], primals[1:], tangents[1:])
+    return primals[0], moved
 
 
 def evaluate(side: Side, x: Array, tau: Any) -> tuple[Array, Array]:

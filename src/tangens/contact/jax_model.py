@@ -95,6 +95,10 @@ class PureModel(ABC):
         result: tuple[Array, Array] = jax.jvp(moved, (nothing,), (change,))[1]
         return result
 
+    def inverse_dynamics(self, inputs: Inputs, acceleration: Array) -> Array:
+        """The tau of a step that ends with (v⁺ − v) / h = acceleration, where forces are a function of the motion."""
+        raise NotImplementedError
+
     @property
     def is_explicit(self) -> bool:
         """Whether JAX can differentiate `solve` itself, and so to any order."""

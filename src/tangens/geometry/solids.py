@@ -1,8 +1,8 @@
 """Solids as contact manifolds see them: a signed distance, and vertices and edges that probe those of others.
 
 Vertices and edges may be thick: those of a ball and a capsule are their centre and axis, with their radius, so that
-they roll. Derivatives flow through vertices, radius and the numbers of the field; normals, where given, are taken as
-they are.
+they roll. Other round solids have points that slide (`support_points`). Derivatives flow through vertices, radius and
+the numbers of the field; those of normals, where given, are the field's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tangens.errors import OptionError
 from tangens.geometry.field_unions import ConvexPolyhedra
 from tangens.geometry.signed_distances import BoxField, CylinderField, PlaneField, SegmentField
 from tangens.geometry.superquadrics import Superquadrics
+from tangens.geometry.support_points import EllipsoidSupport, RimSupport
 
 Array = jax.Array
 Pairs = tuple[tuple[int, int], ...]
@@ -47,6 +48,8 @@ class Solid:
     normals: Array | None = None
     """Outward normals at the vertices, (V, 3), of solids with many: evaluating the field there again takes as long as
     all else together. If not given, that is done."""
+    support: Any = None
+    """Points of a round solid that slide along it towards the other one, see `support_points`."""
 
 
 def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = None) -> Solid:
@@ -65,10 +68,12 @@ def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = N
         return Solid(jnp.asarray(corners, s.dtype) * s[:3], zero, BoxField(s[:3]), edges)
     if kind == geoms.mjGEOM_CYLINDER:
         rims, edges = _drum()
-        return Solid(jnp.asarray(rims, s.dtype) * s[jnp.array([0, 0, 1])], zero, CylinderField(s[0], s[1]), edges)
+        at = jnp.asarray(rims, s.dtype) * s[jnp.array([0, 0, 1])]
+        return Solid(at, zero, CylinderField(s[0], s[1]), edges, support=RimSupport(s[0], s[1]))
     if kind == geoms.mjGEOM_ELLIPSOID:
         round_, at, turn = jnp.ones((1, 2), s.dtype), jnp.zeros((1, 3), s.dtype), jnp.eye(3, dtype=s.dtype)[None]
-        return Solid(jnp.asarray(_globe(), s.dtype) * s[:3], zero, Superquadrics(s[None, :3], round_, at, turn))
+        field, support = Superquadrics(s[None, :3], round_, at, turn), EllipsoidSupport(s[:3])
+        return Solid(jnp.asarray(_globe(), s.dtype) * s[:3], zero, field, support=support)
     if kind == geoms.mjGEOM_MESH and vertices is not None:
         return hull_solid(vertices)
     raise OptionError(f"a geom of type {mujoco.mjtGeom(kind).name} has no signed distance; use a primitive or a mesh")

@@ -17,6 +17,9 @@ SLOPE = """<mujoco><option timestep="0.005"/><worldbody>
 <geom type="plane" size="5 5 .1" euler="0 {angle} 0" friction="0.5"/>
 <body euler="0 {angle} 0" pos="{x} 0 {z}"><freejoint/>
   <geom type="box" size=".05 .05 .05" mass="1" friction="0.5"/></body></worldbody></mujoco>"""
+ROLLING = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 .1" euler="0 5 0" friction="1"/>
+<body pos="{x} 0 {z}" euler="{turn}"><freejoint/><geom type="{kind}" size="{size}" mass="1" friction="1"/></body>
+</worldbody></mujoco>"""
 BALL = """<mujoco><option timestep="0.002"/><worldbody><geom type="plane" size="5 5 .1" friction="0.3"/>
 <body pos="0 0 .05"><freejoint/><geom type="sphere" size=".05" mass="1" friction="0.3"/></body></worldbody></mujoco>"""
 GRIPPER = """<mujoco><option timestep="0.004"/><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
@@ -51,6 +54,33 @@ def test_a_sliding_ball_ends_rolling_with_five_sevenths_of_its_speed() -> None:
     v = tg.Simulator(scene, "convex").rollout(start, 400).v[-1]
     assert v[0] == pytest.approx(5 / 7, rel=2e-3)
     assert v[0] - 0.05 * v[4] == pytest.approx(0.0, abs=1e-4)
+
+
+class TestRolling:
+    """From rest, without slipping: g sin(angle) / (1 + I / m r²)."""
+
+    @pytest.mark.parametrize(
+        ("kind", "size", "inertia"),
+        [("cylinder", ".05 .05", 1 / 2), ("ellipsoid", ".05 .03 .05", 2 / 5)],
+        ids=["cylinder", "ellipsoid"],
+    )
+    def test_down_a_slope_of_5_degrees(self, kind: str, size: str, inertia: float) -> None:
+        a = np.radians(5)
+        turn = "90 0 0" if kind == "cylinder" else "0 0 0"
+        scene = tg.load(ROLLING.format(kind=kind, size=size, turn=turn, x=0.05 * np.sin(a), z=0.05 * np.cos(a)))
+        trajectory = tg.Simulator(scene, "convex").rollout(scene.initial_state(), 160)
+        speed = np.linalg.norm(trajectory.v[:, :3], axis=1)
+        assert speed[-1] == pytest.approx(0.8 * 9.81 * np.sin(a) / (1 + inertia), rel=0.01)
+        assert np.abs(trajectory.v[-1, [1, 3, 5] if kind == "ellipsoid" else [1, 3, 4]]).max() < 1e-3  # straight on
+
+    def test_a_cylinder_stands_on_its_cap(self) -> None:
+        scene = tg.load(
+            ROLLING.format(kind="cylinder", size=".05 .05", turn="0 2 0", x=0, z=0.052).replace("0 5 0", "0 0 0")
+        )
+        trajectory = tg.Simulator(scene, "convex").rollout(scene.initial_state(), 200)
+        assert np.abs(trajectory.v[-1]).max() < 1e-4
+        assert trajectory.q[-1, 2] == pytest.approx(0.05, abs=5e-4)
+        assert trajectory.q[-1, 3] == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.slow

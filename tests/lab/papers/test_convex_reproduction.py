@@ -24,13 +24,8 @@ def test_all_targets_hold(part: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_creatures_fall_and_come_to_rest(tmp_path: Path) -> None:
     rows, figures = rollouts.run("quick", tmp_path)
-    found = {row["name"]: row for row in rows}
     assert all(figure.stat().st_size > 10_000 for figure in figures)
-    for name, row in found.items():
-        if "gained" in name:  # springs of edges that become each other's nearest: see docs/convex.md
-            assert row["ours"] < 0.2, row
-        else:
-            assert row["ok"] is not False, row
+    assert all(row["ok"] is not False for row in rows), rows
 
 
 def test_creatures_hang_together_and_have_coarse_meshes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from tangens.contact.convex.model import ConvexModel, described_geoms
 from tangens.contact.convex.options import Convex
 from tangens.contact.geom_pairs import refuse_sizes
 from tangens.contact.jax_engine import JaxEngine
-from tangens.contact.jax_model import Inputs
+from tangens.contact.jax_model import Inputs, PureModel
 from tangens.contact.structure import structure
 from tangens.errors import SceneError
 from tangens.geometry.solids import Solid
@@ -86,9 +86,24 @@ class ConvexEngine(JaxEngine):
     def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
         """The tau of a step that ends with this acceleration; all contacts count, wherever they are."""
         with jax.enable_x64(True):
-            run = self.compiled("inverse", _ALL, lambda model: model.inverse_dynamics)  # type: ignore[attr-defined]
+            run = self.compiled("inverse", _ALL, lambda model: model.inverse_dynamics)
             return np.asarray(run(Inputs(x, self.parameters, self.settings), acceleration))
+
+    def elastic_energy(self, x: Point) -> float:
+        """What the springs of contacts, limits and equalities hold at the beginning of a step [J].
+
+        Together with kinetic and potential energy it never rises without input, but for what turns a contact on that
+        overlaps already.
+        """
+        with jax.enable_x64(True):
+            run = self.compiled("elastic", _ALL, _elastic)
+            return float(run(Inputs(x, self.parameters, self.settings)))
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""
         refuse_sizes(self.contact.name, self.scene, wrt)
+
+
+def _elastic(model: PureModel) -> Callable[[Inputs], jax.Array]:
+    assert isinstance(model, ConvexModel)
+    return model.elastic_energy

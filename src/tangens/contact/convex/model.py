@@ -23,7 +23,7 @@ from tangens.collision.scene_manifold import Choices, SceneManifold
 from tangens.contact.convex.cone import Cone
 from tangens.contact.convex.constraints import Constraints
 from tangens.contact.convex.newton import Outcome, minimize
-from tangens.contact.convex.objective import Problem, value
+from tangens.contact.convex.objective import Problem, stored_energy, value
 from tangens.contact.geom_pairs import EARTH, pair_friction, touching_geoms, tree_masses
 from tangens.contact.jax_model import Change, ContactArrays, Inputs, PureModel, Solution, displaced
 from tangens.dynamics.smooth import SmoothDynamics
@@ -105,6 +105,11 @@ class ConvexModel(PureModel):
         h, v = inputs.settings["timestep"], inputs.x.v
         problem, _ = self.problem(inputs._replace(x=inputs.x._replace(tau=jnp.zeros_like(v))))
         return value(problem, v + h * acceleration).gradient / h
+
+    def elastic_energy(self, inputs: Inputs) -> Array:
+        """What springs hold [J] at q."""
+        problem, _ = self.problem(inputs)
+        return stored_energy(problem, inputs.settings["timestep"], inputs.settings["ahead"])
 
     # ------------------------------------------------------------------ the problem
 

@@ -77,6 +77,14 @@ def row_impulses(rows: Rows, speed: Array) -> tuple[Array, Array]:
     return jnp.where(inside, y, jnp.where(y > rows.high, rows.high, rows.low)), inside / rows.regularization
 
 
+def stored_energy(problem: Problem, h: Array, ahead: Array) -> Array:
+    """½ k x² of all springs that push [J], with k = 1 / (h (h + τ_d) R) and x = v̂ (h + τ_d)."""
+    cone, rows = problem.cone, problem.rows
+    pushes = ((rows.target > 0) & (rows.high > 0)) | ((rows.target < 0) & (rows.low < 0))
+    contacts = cone.activity * jnp.maximum(cone.target, 0.0) ** 2 / cone.normal_regularization
+    return ahead / (2 * h) * (jnp.sum(contacts) + jnp.sum(jnp.where(pushes, rows.target**2 / rows.regularization, 0.0)))
+
+
 def slopes_along(problem: Problem, v: Array, direction: Array, alpha: Array) -> tuple[Array, Array]:
     """ℓ' and ℓ'' at v + α d along d."""
     at, J, rows = v + alpha * direction, problem.jacobian, problem.rows

@@ -123,5 +123,5 @@ class SoftEngine(JaxEngine):
     def inverse_dynamics(self, x: Point, acceleration: Array) -> Array:
         """The tau of a step that ends with this acceleration (Eq. 24)."""
         with jax.enable_x64(True):
-            run = self.compiled("inverse", self.first_room, lambda model: model.inverse_dynamics)  # type: ignore[attr-defined]
+            run = self.compiled("inverse", self.first_room, lambda model: model.inverse_dynamics)
             return np.asarray(run(Inputs(x, self.parameters, self.settings), acceleration))

@@ -8,7 +8,7 @@ from tangens.lab.bench.request import Bench, BenchRequest
 __all__ = ["BENCHES", "Bench", "BenchRequest"]
 
 BENCHES: dict[str, Bench] = {
-    "dynamics": Bench(dynamics.run),
+    "dynamics": Bench(dynamics.run, in_parts=False),
     "gradients": Bench(gradients.run, peers=gradients.PEERS, default_peers=gradients.DEFAULT_PEERS),
     "jacobians": Bench(
         jacobians.run, peers=jacobians.PEERS, default_peers=jacobians.DEFAULT_PEERS, table=jacobians.table
@@ -16,6 +16,6 @@ BENCHES: dict[str, Bench] = {
     "manifold": Bench(manifold.run, table=manifold.table),
     "single-level": Bench(single_level.run, table=single_level.table),
     "soft": Bench(soft.run),
-    "start": Bench(start.run, table=start.table, on_one_core=False),
+    "start": Bench(start.run, table=start.table, in_parts=False, on_one_core=False),
 }
 """By name."""

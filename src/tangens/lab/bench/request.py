@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tangens.errors import OptionError
 from tangens.lab.report import environment
 
 OURS = "tangens"
@@ -26,6 +27,8 @@ class BenchRequest:
     """Where figures go."""
     peers: tuple[str, ...] = ()
     """Tools to measure against, of those that the bench knows."""
+    only: tuple[str, ...] = ()
+    """Systems to measure, of those that the bench has; all, if none is named."""
     advance: Callable[[int, int], None] = _silent
     """Called with the work done and the work there is."""
 
@@ -55,6 +58,8 @@ class Bench:
     peers: tuple[str, ...] = ()
     default_peers: tuple[str, ...] = ()
     table: Callable[[Sequence[dict[str, Any]]], Table] = medians
+    in_parts: bool = True
+    """Whether some of its systems can be measured without the others."""
     on_one_core: bool = True
     """Whether the process is kept on a single core, as is fair where one thread works."""
 
@@ -85,6 +90,10 @@ def measure_all(
     facts: dict[str, Any],
 ) -> dict[str, Any]:
     """Measure one system after the other and put together what the bench answers; `facts` join its environment."""
+    unknown = [name for name in request.only if name not in systems]
+    if unknown:
+        raise OptionError(f"the bench has no system {unknown[0]!r}; it has {', '.join(map(repr, systems))}")
+    systems = [name for name in systems if name in request.only or not request.only]
     reports = []
     for index, name in enumerate(systems):
         request.advance(index, len(systems))

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import Convex
+from tangens.contact.base import Point
+from tangens.contact.convex.engine import ConvexEngine
 from tangens.lab.creatures import Body
 from tangens.results import Contacts, Trajectory
 from tangens.scene import Scene, load
@@ -34,7 +36,9 @@ class Fall(NamedTuple):
     deepest: float
     """That of the whole rollout."""
     gain: float
-    """The most energy gained in one step, over what was lost in all."""
+    """The most energy gained in one step, springs included, over what was lost in all."""
+    lifted: float
+    """The same without springs: what they give back counts."""
 
 
 def falling_scene(bodies: dict[str, Body], places: dict[str, Array], timestep: float, friction: float = 0.6) -> Scene:
@@ -63,12 +67,14 @@ def size_of(body: Body) -> float:
 
 def fall(scene: Scene, bodies: dict[str, Body], contact: Convex, seconds: float) -> Fall:
     """Let everything fall."""
-    trajectory = Simulator(scene, contact).rollout(scene.initial_state(), round(seconds / scene.timestep))
+    simulator = Simulator(scene, contact)
+    trajectory = simulator.rollout(scene.initial_state(), round(seconds / scene.timestep))
     total, size = energy(scene, trajectory), min(map(size_of, bodies.values()))
     depths = [overlap(c) for c in trajectory.contacts]
-    gain = float(np.diff(total).max()) / max(float(total[0] - total.min()), 1e-12)
+    springs, lost = elastic_energy(simulator, trajectory), max(float(total[0] - total.min()), 1e-12)
+    gain, lifted = (float(np.diff(e).max()) / lost for e in (total + springs, total))
     speed = float(np.abs(trajectory.v[-1]).max())
-    return Fall(scene, trajectory, total, speed, depths[-1] / size, max(depths) / size, gain)
+    return Fall(scene, trajectory, total, speed, depths[-1] / size, max(depths) / size, gain, lifted)
 
 
 def overlap(contacts: Contacts) -> float:
@@ -89,6 +95,16 @@ def energy(scene: Scene, trajectory: Trajectory) -> Array:
         mujoco.mj_energyVel(m, data)
         out.append(float(data.energy.sum()))
     return np.array(out)
+
+
+def elastic_energy(simulator: Simulator, trajectory: Trajectory) -> Array:
+    """What the springs of contacts hold along a trajectory [J]."""
+    engine, scene = simulator.engine, simulator.scene
+    assert isinstance(engine, ConvexEngine)
+    nothing = np.zeros(scene.nu), np.zeros(scene.nv)
+    return np.array(
+        [engine.elastic_energy(Point(q, v, *nothing)) for q, v in zip(trajectory.q, trajectory.v, strict=True)]
+    )
 
 
 def _text(values: Array) -> str:

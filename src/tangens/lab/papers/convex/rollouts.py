@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 TIMESTEP = 0.004
 LYING = np.array([np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0])
 """On its back: a quarter turn around x."""
+ROUNDING = 1e-12
+"""Of the energy lost, what sums of it are exact to."""
 GAP = 0.05
 """Between bodies, and above the floor [m]."""
 MESHES = {"armadillo": ("armadillo.obj", 0.3), "drill": ("ycb_power_drill.obj", None)}
@@ -89,16 +91,18 @@ def mesh_body(file: Path, height: float | None) -> Body:
 
 def _rows(name: str, found: Fall, judged: bool) -> list[Row]:
     speed, depth = f"{name}: largest velocity at the end", f"{name}: overlap at the end, of a body's size"
-    gain = f"{name}: most energy gained in a step, of all that was lost"
+    gain = f"{name}: most energy gained in a step, springs included, of all that was lost"
+    lifted = f"{name}: the same without springs"
     failed = sum(not report.converged for report in found.trajectory.solver)
     if not judged:
         return [info(speed, found.speed, unit="m/s, rad/s"), info(depth, 100 * found.depth, unit="%"),
-                info(gain, 100 * found.gain, unit="%")]  # fmt: skip
+                info(gain, 100 * found.gain, unit="%"), info(lifted, 100 * found.lifted, unit="%")]  # fmt: skip
     return [
         at_most(speed, found.speed, 0.05, unit="m/s, rad/s"),
         at_most(depth, 100 * found.depth, 1.0, unit="%"),
         at_most(f"{name}: deepest overlap on the way", 100 * found.deepest, 1.0, unit="%"),
-        at_most(gain, 100 * found.gain, 0.0, unit="%"),
+        at_most(gain, 100 * found.gain, 100 * ROUNDING, unit="%"),
+        info(lifted, 100 * found.lifted, unit="%"),
         at_most(f"{name}: steps that did not converge", failed, 0),
     ]
 
