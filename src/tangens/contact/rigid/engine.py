@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
+from tangens.contact.constraint_specs import Constraints
 from tangens.contact.host_engine import HostEngine
 from tangens.contact.interruptible import interruptible
-from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.gradients.complementarity_aware import with_touching_contacts, with_wanted_modes
 from tangens.contact.rigid.gradients.contact_forces import ContactForces
 from tangens.contact.rigid.gradients.contact_motion import EXACT
