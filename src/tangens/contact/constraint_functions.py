@@ -25,7 +25,7 @@ from tangens.contact.constraint_specs import (
     Constraints,
 )
 from tangens.dynamics.spatial import Ancestry, SpatialKinematics, vector_product
-from tangens.dynamics.tangent_jax import quat_log
+from tangens.dynamics.tangent_jax import quat_log, right_jacobian_inverse
 
 Array = jax.Array
 
@@ -66,6 +66,7 @@ class ConstraintFunctions:
         ]
         self._turns = np.array([_matrix(turn) for turn in self._ties["turn"]]).reshape(-1, 3, 3)
         self._welds = self._ties["shape"] == WELD
+        self._ball_dofs = self._balls["joint"][:, 1:] + np.arange(3)
         self.limit_patterns = np.concatenate([self._limits.v, self._ball_mask()])
         """Rows that are like those of the limits wherever joints are, (n, nv): what they move is found from them."""
         self.equal_patterns = self._lines_equal[0].v
@@ -83,12 +84,28 @@ class ConstraintFunctions:
         lines = jnp.asarray(self._limits.q) @ q - jnp.asarray(self._bounds)
         if not len(self._balls):
             return Rows(lines, jnp.asarray(self._limits.v))
-        most, joint = jnp.asarray(self._balls["high"]), self._balls["joint"]
-        turn = jax.vmap(quat_log)(q[joint[:, :1] + np.arange(4)])
+        most, turn = jnp.asarray(self._balls["high"]), self._turned(q)
         left = (most**2 - jnp.sum(turn**2, axis=1)) / (2 * most)
         by = jnp.zeros((len(turn), self._model.nv), q.dtype)
-        by = by.at[np.arange(len(turn))[:, None], joint[:, 1:] + np.arange(3)].set(-turn / most[:, None])
+        by = by.at[np.arange(len(turn))[:, None], self._ball_dofs].set(-turn / most[:, None])
         return Rows(jnp.concatenate([lines, left]), jnp.concatenate([jnp.asarray(self._limits.v), by]))
+
+    def limit_curvature(self, q: Array, weights: Array) -> Array:
+        """The derivative, by the tangent space at q, of weights·(Jacobian of the limits), (nv, nv)."""
+        nothing, at = jnp.zeros((self._model.nv, self._model.nv), q.dtype), self._ball_dofs
+        if not len(self._balls):
+            return nothing
+        bent = -(weights[len(self._bounds) :] / jnp.asarray(self._balls["high"]))[:, None, None]
+        return nothing.at[at[:, :, None], at[:, None, :]].add(bent * jax.vmap(right_jacobian_inverse)(self._turned(q)))
+
+    def limit_speeds(self, v: Array) -> Array:
+        """How fast limits may be approached, whatever q is, (n,)."""
+        lines, balls = jnp.abs(jnp.asarray(self._limits.v) @ v), jnp.linalg.norm(v[self._ball_dofs], axis=1)
+        return jnp.concatenate([lines, balls])
+
+    def _turned(self, q: Array) -> Array:
+        """Rotation vectors of the limited ball joints, (n, 3)."""
+        return jax.vmap(quat_log)(q[self._balls["joint"][:, :1] + np.arange(4)])
 
     def equalities(self, q: Array, kin: SpatialKinematics) -> Rows:
         """The errors of all equalities: points apart, frames turned against each other, lines off their polynomials."""

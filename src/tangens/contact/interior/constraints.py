@@ -4,7 +4,8 @@
     (F − f) · a = (F + f) · b = ρ·F·V,   D v⁺ = b − a          dry friction f: at most F, and against the motion
     error(q⁺) + ρ·(L / F)·λ = 0                                equalities: as stiff as contact
 
-Forces act along the Jacobian at q, and all is judged at q⁺, as SHAKE does it. F, L and V are a force, a length and a
+All is judged at q⁺. The forces of equalities act along their Jacobian at q, as in SHAKE; those of limits at q⁺, for a
+ball joint at zero has no direction yet. F, L and V are a force, a length and a
 speed of the constraint's own: those of the weight of what it moves, so that ρ means the same as in contact. What is off
 by more than V·h is brought back at the speed V.
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.constraint_functions import ConstraintFunctions
-from tangens.contact.geom_pairs import EARTH, tree_masses
+from tangens.contact.geom_pairs import EARTH, tree_lengths, tree_masses
 from tangens.dynamics.spatial import SpatialKinematics
 
 Array = jax.Array
@@ -46,8 +47,6 @@ class Constraints(NamedTuple):
     """All constraints of a step but contact: n limits, m lines with dry friction, k rows of equalities."""
 
     functions: ConstraintFunctions
-    limits: Array
-    """Directions of their forces, (n, nv)."""
     floor: Array
     """What gaps may not fall below: zero, or less where they are far below it, (n,)."""
     limit_scale: Scale
@@ -65,7 +64,7 @@ class Constraints(NamedTuple):
     @property
     def sizes(self) -> tuple[int, int, int]:
         """n, m, k."""
-        return len(self.limits), len(self.dry), len(self.equalities)
+        return len(self.floor), len(self.dry), len(self.equalities)
 
 
 class Bounds(NamedTuple):
@@ -80,6 +79,8 @@ class AtEnd(NamedTuple):
     """Constraints where a step ends, and how they change with v⁺."""
 
     gap: Array
+    push: Array
+    """Directions of the forces of limits, (n, nv)."""
     gap_by: Array
     error: Array
     error_by: Array
@@ -90,32 +91,35 @@ def constraints_at(
     m: mujoco.MjModel,
     q: Array,
     kin: SpatialKinematics,
-    inertia: Array,
+    matrix: Array,
     mass: Array,
-    length: Array,
+    inertia: Array,
     timestep: Array,
 ) -> Constraints:
-    """Those of a step from q, of a scene in which things are about so long [m]."""
-    moved, mobility = tree_masses(m, mass), 1 / jnp.diagonal(inertia)
+    """Those of a step from q, with this mass matrix, of bodies with these masses and inertias."""
+    masses, lengths, mobility = tree_masses(m, mass), tree_lengths(m, mass, inertia), 1 / jnp.diagonal(matrix)
 
-    def scale(mass: Array, arm: Array) -> Scale:
+    def scale(mass: Array, length: Array, arm: Array) -> Scale:
         """Of rows whose unit moves this mass by about `arm` metres."""
-        weight = EARTH * mass
-        return Scale(weight * arm, length / arm, jnp.sqrt(EARTH * length) / arm)
+        return Scale(EARTH * mass * arm, length / arm, jnp.sqrt(EARTH * length) / arm)
 
     def of_lines(patterns: NDArray[np.float64]) -> Scale:
         first = m.dof_bodyid[np.argmax(patterns != 0, axis=1)] if len(patterns) else np.zeros(0, int)
-        return scale(moved[first], jax.lax.rsqrt(jnp.asarray(patterns**2) @ mobility * moved[first]))
+        arm = jax.lax.rsqrt(jnp.asarray(patterns**2) @ mobility * masses[first])
+        return scale(masses[first], lengths[first], arm)
 
-    lighter = [jnp.min(moved[bodies], axis=1) for bodies in (functions.tied_points, functions.tied_frames)]
-    tied = scale(lighter[0], jnp.ones_like(lighter[0])), scale(lighter[1], jnp.ones_like(lighter[1]) * length)
+    def of_ties(bodies: NDArray[np.int_], turns: bool) -> Scale:
+        heavy = masses[bodies[:, 0]] > masses[bodies[:, 1]]
+        mass, length = (jnp.where(heavy, x[bodies[:, 1]], x[bodies[:, 0]]) for x in (masses, lengths))
+        return scale(mass, length, length if turns else jnp.ones_like(length))
+
+    tied = of_ties(functions.tied_points, turns=False), of_ties(functions.tied_frames, turns=True)
     limit_scale, dry_scale = of_lines(functions.limit_patterns), of_lines(functions.dry)
     equality_scale = jax.tree.map(lambda *parts: jnp.concatenate(parts), *tied, of_lines(functions.equal_patterns))
     limits, equalities = functions.limits(q), functions.equalities(q, kin)
     way = timestep * equality_scale.speed
     return Constraints(
         functions,
-        limits.jacobian,
         jnp.minimum(limits.value + timestep * limit_scale.speed, 0.0),
         limit_scale,
         jnp.asarray(functions.dry),
@@ -127,11 +131,10 @@ def constraints_at(
     )
 
 
-def evaluated(c: Constraints, q: Array, kin: SpatialKinematics, path: Array | None = None) -> AtEnd:
-    """Constraints at q; `path` is how q changes with v⁺, in its tangent space, where that is asked for."""
+def evaluated(c: Constraints, q: Array, kin: SpatialKinematics, path: Array) -> AtEnd:
+    """Constraints at q; `path` is how q changes with v⁺, in its tangent space."""
     limits, equalities = c.functions.limits(q), c.functions.equalities(q, kin)
-    along = (lambda rows: rows.jacobian) if path is None else (lambda rows: rows.jacobian @ path)
-    return AtEnd(limits.value, along(limits), equalities.value, along(equalities))
+    return AtEnd(limits.value, limits.jacobian, limits.jacobian @ path, equalities.value, equalities.jacobian @ path)
 
 
 def products_of(c: Constraints, relaxation: Array) -> Array:
@@ -148,7 +151,7 @@ def compliance(c: Constraints, relaxation: Array) -> Array:
 def start(c: Constraints, q: Array, v: Array, inertia: Array, timestep: Array) -> Bounds:
     """A guess: of the force that an impact would take, and at speeds well above those at work."""
     force, gap, share, fast = _START
-    left, speed = c.functions.limits(q).value, jnp.abs(c.limits @ v)
+    left, speed = c.functions.limits(q).value, c.functions.limit_speeds(v)
     carried = 1 / (jnp.asarray(c.functions.limit_patterns**2) @ (1 / jnp.diagonal(inertia)))
     impact = jnp.where(left < 2 * timestep * speed, share * carried * speed / timestep, 0.0)
     way = fast * (jnp.abs(c.dry @ v) + c.dry_scale.speed * timestep)
@@ -158,10 +161,10 @@ def start(c: Constraints, q: Array, v: Array, inertia: Array, timestep: Array) -
     )
 
 
-def joint_forces(c: Constraints, force: Array, ties: Array) -> Array:
+def joint_forces(c: Constraints, end: AtEnd, force: Array, ties: Array) -> Array:
     """What all constraints ask of the joints, (nv,); or a change of it, from a change of the unknowns."""
     limit, dry = _split(c, force)
-    return c.limits.T @ limit + c.dry.T @ ((dry[1] - dry[0]) / 2) + c.equalities.T @ ties
+    return end.push.T @ limit + c.dry.T @ ((dry[1] - dry[0]) / 2) + c.equalities.T @ ties
 
 
 def residual(c: Constraints, x: Bounds, ties: Array, v: Array, end: AtEnd, relaxation: Array) -> Array:
@@ -182,10 +185,10 @@ def misfit(c: Constraints, v: Array, residual: Array) -> Array:
     return jnp.max(jnp.abs(residual) / jnp.concatenate(units), initial=0.0)
 
 
-def stiffness(c: Constraints, x: Bounds, end: AtEnd, relaxation: Array) -> Array:
+def stiffness(c: Constraints, x: Bounds, end: AtEnd, q: Array, path: Array, relaxation: Array) -> Array:
     """How all forces fall with v⁺, the constraints' own unknowns eliminated, (nv, nv)."""
     (force, dry), (gap, way) = _split(c, x.force), _split(c, x.gap)
-    total = c.limits.T @ ((force / gap)[:, None] * end.gap_by)
+    total = end.push.T @ ((force / gap)[:, None] * end.gap_by) - c.functions.limit_curvature(q, force) @ path
     total += c.dry.T @ (c.dry / (way[0] / dry[0] + way[1] / dry[1])[:, None])
     return total + c.equalities.T @ (end.error_by / compliance(c, relaxation)[:, None])
 

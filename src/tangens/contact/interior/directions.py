@@ -78,7 +78,7 @@ def direction(
     )
     c, rho = problem.constraints, problem.relaxation
     held = constraints.alone(c, x.bounds, residual.constraints, target.bounds, rho)
-    driven = constraints.joint_forces(c, held[0].force, held[1]) - residual.motion
+    driven = constraints.joint_forces(c, system.at_end, held[0].force, held[1]) - residual.motion
 
     def solve(_: int, found: tuple[Array, tuple[Response, ...]]) -> tuple[Array, tuple[Response, ...]]:
         dv, responses = found
@@ -118,7 +118,8 @@ def sensitivity(
         wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
     c = problem.constraints
     bounds, ties = constraints.alone(c, x.bounds, change.constraints, ends_change.bounds, problem.relaxation)
-    force = joint_forces(kin, wrench, len(x.v)) + constraints.joint_forces(c, bounds.force, ties)
+    at_end = constraints.evaluated(c, kin.q, kin.spatial, jnp.eye(len(x.v)))
+    force = joint_forces(kin, wrench, len(x.v)) + constraints.joint_forces(c, at_end, bounds.force, ties)
     return solve_factored(factored(matrix), force - change.motion)
 
 

@@ -57,7 +57,6 @@ class InteriorEngine(JaxEngine):
             "max_iterations": np.int32(contact.max_iterations),
             "pause": np.int32(_NEVER),
             "sharpness": contact.sharpness,
-            "length": scene.shared_model.stat.meansize,
             "reach": model.table.reach(scene.parameters["size"], scene.shapes),
         }
 

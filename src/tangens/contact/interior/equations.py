@@ -138,7 +138,7 @@ def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames
         rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(ends, group, u))
         wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
         residuals.append(rest)
-    at_end = evaluated(problem.constraints, kin.q, kin.spatial)
+    at_end = evaluated(problem.constraints, kin.q, kin.spatial, jnp.eye(len(x.v)))
     return joined_residual(problem, x, kin, wrench, tuple(residuals), at_end)
 
 
@@ -147,7 +147,11 @@ def joined_residual(
 ) -> StepResidual:
     """The residual of all equations, from wrenches on bodies, (nbody, 6), residuals of pairs, and other constraints."""
     c, h = problem.constraints, problem.timestep
-    force = problem.force + joint_forces(kin, wrench, len(x.v)) + constraints.joint_forces(c, x.bounds.force, x.ties)
+    force = (
+        problem.force
+        + joint_forces(kin, wrench, len(x.v))
+        + constraints.joint_forces(c, at_end, x.bounds.force, x.ties)
+    )
     rest = constraints.residual(c, x.bounds, x.ties, x.v, at_end, problem.relaxation)
     return StepResidual(problem.inertia @ (x.v - problem.v) / h - force, pairs, rest)
 

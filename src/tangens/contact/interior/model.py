@@ -128,7 +128,7 @@ class InteriorModel(PureModel):
         groups = self.table.pairs(p, settings["reach"], settings["sharpness"])
         start = kinematics_at(self.dynamics, q, v)
         others = constraints_at(
-            self._constraints, self._model, q, start.spatial, inertia, p["mass"], settings["length"], timestep
+            self._constraints, self._model, q, start.spatial, inertia, p["mass"], p["inertia"], timestep
         )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
         ends = tuple(ends_of(group, relaxation, detection) for group in groups)

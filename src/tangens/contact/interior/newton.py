@@ -97,7 +97,9 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     c = problem.constraints
     at_end = evaluated(c, kin.q, kin.spatial, path)
     residual = joined_residual(problem, x, kin, wrench, tuple(group.linear.residual for group in groups), at_end)
-    own = problem.inertia / problem.timestep + constraints.stiffness(c, x.bounds, at_end, problem.relaxation)
+    own = problem.inertia / problem.timestep + constraints.stiffness(
+        c, x.bounds, at_end, kin.q, path, problem.relaxation
+    )
     own += (1 - problem.explicit) * _turning(dynamics, kin.spatial.axes, own_path, wrench)
     return System(residual, own + stiff, kin, moves, twists, tuple(groups), at_end, own), x
 
