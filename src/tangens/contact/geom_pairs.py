@@ -47,6 +47,14 @@ def tree_masses(m: mujoco.MjModel, mass: Array) -> Array:
     return jnp.where(m.body_weldid == 0, jnp.inf, total[m.body_rootid])
 
 
+def tree_lengths(m: mujoco.MjModel, mass: Array, inertia: Array) -> Array:
+    """For each body, about how long bodies are that hang together with it: √(trace of inertias / mass) [m]."""
+    traces = jnp.zeros(m.nbody).at[m.body_rootid].add(jnp.sum(inertia[:, :3], axis=1))
+    masses = jnp.zeros(m.nbody).at[m.body_rootid].add(mass)
+    squares = jnp.where(masses > 0, traces, 1.0) / jnp.where(masses > 0, masses, 1.0)
+    return jnp.sqrt(squares[m.body_rootid] + 1e-24)
+
+
 def pair_friction(m: mujoco.MjModel, friction: Any, one: NDArray[np.int_], two: NDArray[np.int_]) -> Array:
     """The friction of pairs of geoms: that of the one with the higher priority, or the larger one."""
     f, priority = jnp.asarray(friction), m.geom_priority

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from tangens.contact.interior import constraints
 from tangens.contact.interior.equations import (
     Iterate,
-    LimitUnknowns,
     Problem,
     StepProducts,
     StepResidual,
@@ -26,7 +26,7 @@ from tangens.contact.interior.equations import (
     lift,
     shift_of,
 )
-from tangens.contact.interior.newton import GroupSystem, System, carried_wrench, limit_stiffness
+from tangens.contact.interior.newton import GroupSystem, System, carried_wrench
 from tangens.contact.interior.pair import (
     Linear,
     Pair,
@@ -76,19 +76,19 @@ def direction(
             problem.groups, x.pairs, system.groups, residual.pairs, target.pairs, strict=True
         )
     )
-    limits, limit = problem.limits, _limits_alone(x, residual.limits, target.limits)
-    own = problem.inertia / problem.timestep + system.turning + jnp.diag(limit_stiffness(problem, x))
+    c, rho = problem.constraints, problem.relaxation
+    held = constraints.alone(c, x.bounds, residual.constraints, target.bounds, rho)
+    driven = constraints.joint_forces(c, system.at_end, held[0].force, held[1]) - residual.motion
 
     def solve(_: int, found: tuple[Array, tuple[Response, ...]]) -> tuple[Array, tuple[Response, ...]]:
         dv, responses = found
-        force = _response_forces(problem, system, responses, limit)
-        more = solve_factored(factor, force - residual.motion - own @ dv)
+        force = _response_forces(problem, system, responses) + driven
+        more = solve_factored(factor, force - system.own @ dv)
         return dv + more, _following(problem, x, system, responses, more)
 
     dv, responses = jax.lax.fori_loop(0, 2, solve, (jnp.zeros_like(x.v), alone))
-    opened = limits.sign * problem.timestep * dv[limits.v]
-    change = LimitUnknowns(limit.force - x.limits.force / x.limits.gap * opened, limit.gap + opened)
-    return Iterate(dv, tuple(response.unknowns for response in responses), change)
+    change = constraints.following(c, x.bounds, system.at_end, held, dv, rho)
+    return Iterate(dv, tuple(response.unknowns for response in responses), *change)
 
 
 def sensitivity(
@@ -116,8 +116,10 @@ def sensitivity(
         response = _alone(group, u, linear, rest, target)
         at = jax.vmap(lift)(u.growth.point)
         wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
-    limit = _limits_alone(x, change.limits, ends_change.limits)
-    force = joint_forces(kin, wrench, len(x.v)).at[problem.limits.v].add(problem.limits.sign * limit.force)
+    c = problem.constraints
+    bounds, ties = constraints.alone(c, x.bounds, change.constraints, ends_change.bounds, problem.relaxation)
+    at_end = constraints.evaluated(c, kin.q, kin.spatial, jnp.eye(len(x.v)))
+    force = joint_forces(kin, wrench, len(x.v)) + constraints.joint_forces(c, at_end, bounds.force, ties)
     return solve_factored(factored(matrix), force - change.motion)
 
 
@@ -131,11 +133,6 @@ def _alone(group: Pair, x: Unknowns, linear: Linear, residual: PairResidual, tar
     """How the pairs of a group answer while their bodies stay where they are."""
     none = jnp.zeros(6)
     return jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(group, x, linear, residual, target, none, none)
-
-
-def _limits_alone(x: Iterate, residual: Array, target: Array) -> LimitUnknowns:
-    """How limits answer while their joints stay where they are."""
-    return LimitUnknowns((target + x.limits.force * residual) / x.limits.gap, -residual)
 
 
 def _following(
@@ -161,13 +158,12 @@ def _following(
     return tuple(jax.vmap(one)(*arguments) for arguments in zip(problem.groups, system.groups, responses, strict=True))
 
 
-def _response_forces(problem: Problem, system: System, responses: tuple[Response, ...], limit: LimitUnknowns) -> Array:
-    """Joint forces of the wrenches and limits in responses, (nv,)."""
+def _response_forces(problem: Problem, system: System, responses: tuple[Response, ...]) -> Array:
+    """Joint forces of the wrenches in responses, (nv,)."""
     wrench = jnp.zeros(system.kinematics.twist.shape)
     for group, own, response in zip(problem.groups, system.groups, responses, strict=True):
         wrench += body_wrenches(group, len(wrench), own.lift, response.wrench1, response.wrench2)
-    force = joint_forces(system.kinematics, wrench, len(problem.v))
-    return force.at[problem.limits.v].add(problem.limits.sign * limit.force)
+    return joint_forces(system.kinematics, wrench, len(problem.v))
 
 
 def _unpacked(like: Response, rows: Array) -> Response:

@@ -1,6 +1,6 @@
-"""A step as equations: all bodies, all pairs and joint limits.
+"""A step as equations: all bodies, all pairs and all other constraints.
 
-    M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of limits),      q⁺ = q ⊕ h·v⁺
+    M̃ (v⁺ − v) / h = f + Σ Jᵀ (wrenches of contact) + (forces of constraints),      q⁺ = q ⊕ h·v⁺
 
 Contact is judged where the step ends, at q⁺. A pair's unknowns touch the rest by the frames and twists of two bodies
 only. The residual is a plain function of the problem: implicit derivatives differentiate it.
@@ -14,25 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from tangens.collision.growth import Place
+from tangens.contact.interior import constraints
 from tangens.contact.interior.cones import Scaling
+from tangens.contact.interior.constraints import AtEnd, Bounds, Constraints, evaluated
 from tangens.contact.interior.pair import Bodies, Pair, PairResidual, Products, Unknowns, evaluate, products
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, vector_product
 from tangens.dynamics.tangent_jax import integrate
 
 Array = jax.Array
-
-
-class Limits(NamedTuple):
-    """Bounds of joints: sign·(q − bound) ≥ 0."""
-
-    q: Array
-    """Index of the coordinate."""
-    v: Array
-    sign: Array
-    bound: Array
-    force: Array
-    """About how large forces are [N or N m]: where solvers start."""
 
 
 class Problem(NamedTuple):
@@ -44,13 +34,13 @@ class Problem(NamedTuple):
     force: Array
     groups: tuple[Pair, ...]
     """Pairs of one kind each, stacked."""
-    limits: Limits
+    constraints: Constraints
     timestep: Array
     relaxation: Array
     """ρ: of products, over the weights, lengths and speeds of each pair."""
     ends: StepProducts
     """What complementarity products are to be: one number for all rows of a pair, for its gap, for its cone [J, J, W];
-    for each limit [J]."""
+    for each limit and side of dry friction [J, W]."""
     weight: Array
     """About how large the forces are that each degree of freedom has to bear [N or N m], (nv,)."""
     start: Kinematics
@@ -59,21 +49,14 @@ class Problem(NamedTuple):
     """1: forces act on bodies where they are at q, so that no momentum is lost; 0: where they are at q⁺."""
 
 
-class LimitUnknowns(NamedTuple):
-    """Unknowns of joint limits: force times gap is ρ."""
-
-    force: Array
-    """[N or N m], positive."""
-    gap: Array
-    """How far the joint is from its bound at the end of the step [m or rad]."""
-
-
 class Iterate(NamedTuple):
     """All unknowns of a step, or a change of them."""
 
     v: Array
     pairs: tuple[Unknowns, ...]
-    limits: LimitUnknowns
+    bounds: Bounds
+    ties: Array
+    """Forces of equalities [N or N m], (k,)."""
 
 
 class StepResidual(NamedTuple):
@@ -82,19 +65,20 @@ class StepResidual(NamedTuple):
     motion: Array
     """[N or N m], (nv,)."""
     pairs: tuple[PairResidual, ...]
-    limits: Array
+    constraints: Array
 
 
 class StepProducts(NamedTuple):
     """Complementarity products, or by how much to change them."""
 
     pairs: tuple[Products, ...]
-    limits: Array
+    bounds: Array
 
 
 class Kinematics(NamedTuple):
     """Where bodies are, and how they move."""
 
+    q: Array
     spatial: SpatialKinematics
     jacobian: Array
     """Twist of each body by those entries of v that move it, (nbody, 6, n)."""
@@ -118,7 +102,7 @@ def kinematics_at(dynamics: SmoothDynamics, q: Array, v: Array) -> Kinematics:
     ancestry, spatial = dynamics.ancestry, dynamics.spatial_kinematics(q)
     jacobian = jnp.swapaxes(jnp.asarray(ancestry.counts, v.dtype)[:, :, None] * spatial.axes[ancestry.dofs], 1, 2)
     dofs = jnp.asarray(ancestry.dofs)
-    return Kinematics(spatial, jacobian, jacobian, twists_of(jacobian, v, dofs), dofs)
+    return Kinematics(q, spatial, jacobian, jacobian, twists_of(jacobian, v, dofs), dofs)
 
 
 def twists_of(jacobian: Array, v: Array, dofs: Array) -> Array:
@@ -141,7 +125,7 @@ def shift_of(ends: Products, group: Pair, x: Unknowns) -> Array:
 def step_products(cones: tuple[Scaling, ...], y: Iterate) -> StepProducts:
     """The complementarity products of an iterate, or those of a change of it, as the iterate's cones are seen."""
     pairs = tuple(jax.vmap(products)(cone, u) for cone, u in zip(cones, y.pairs, strict=True))
-    return StepProducts(pairs, y.limits.force * y.limits.gap)
+    return StepProducts(pairs, y.bounds.force * y.bounds.gap)
 
 
 def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames: tuple[Array, ...]) -> StepResidual:
@@ -154,19 +138,22 @@ def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames
         rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(ends, group, u))
         wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
         residuals.append(rest)
-    return joined_residual(problem, x, kin, wrench, tuple(residuals))
+    at_end = evaluated(problem.constraints, kin.q, kin.spatial, jnp.eye(len(x.v)))
+    return joined_residual(problem, x, kin, wrench, tuple(residuals), at_end)
 
 
 def joined_residual(
-    problem: Problem, x: Iterate, kin: Kinematics, wrench: Array, pairs: tuple[PairResidual, ...]
+    problem: Problem, x: Iterate, kin: Kinematics, wrench: Array, pairs: tuple[PairResidual, ...], at_end: AtEnd
 ) -> StepResidual:
-    """The residual of all equations, from wrenches on bodies, (nbody, 6), and the residuals of pairs."""
-    limits, h = problem.limits, problem.timestep
-    force = problem.force + joint_forces(kin, wrench, len(x.v))
-    force = force.at[limits.v].add(limits.sign * x.limits.force)
-    end = problem.q[limits.q] + h * x.v[limits.v]
-    gap = x.limits.gap - limits.sign * (end - limits.bound)
-    return StepResidual(problem.inertia @ (x.v - problem.v) / h - force, pairs, gap)
+    """The residual of all equations, from wrenches on bodies, (nbody, 6), residuals of pairs, and other constraints."""
+    c, h = problem.constraints, problem.timestep
+    force = (
+        problem.force
+        + joint_forces(kin, wrench, len(x.v))
+        + constraints.joint_forces(c, at_end, x.bounds.force, x.ties)
+    )
+    rest = constraints.residual(c, x.bounds, x.ties, x.v, at_end, problem.relaxation)
+    return StepResidual(problem.inertia @ (x.v - problem.v) / h - force, pairs, rest)
 
 
 def lift(p: Array) -> Array:

@@ -24,7 +24,6 @@ from tangens.contact.interior import cones
 from tangens.contact.interior.directions import direction, factored
 from tangens.contact.interior.equations import (
     Iterate,
-    LimitUnknowns,
     Problem,
     StepProducts,
     step_products,
@@ -268,7 +267,7 @@ def _another(x: Iterate, number: Array) -> Iterate:
         u = u._replace(growth=grown, gap=less * u.gap, psi=less * u.psi, slip=less * u.slip)
         return u._replace(gamma=more * u.gamma, normal_force=more * u.normal_force)
 
-    return Iterate(x.v, tuple(of(u) for u in x.pairs), x.limits._replace(gap=less * x.limits.gap))
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), x.bounds._replace(gap=less * x.bounds.gap), x.ties)
 
 
 def _chosen(first: Array, a: Iterate, b: Iterate) -> Iterate:
@@ -312,10 +311,8 @@ def _largest_step(x: Iterate, step: Iterate, counts_rows: bool, cones: bool = Tr
         rows = jnp.minimum(largest_step(g.slack, d.slack), largest_step(g.dual, d.dual))
         return jnp.minimum(most, rows) if counts_rows else most
 
-    def of_limits(u: LimitUnknowns, c: LimitUnknowns) -> Array:
-        return jnp.minimum(largest_step(u.force, c.force), largest_step(u.gap, c.gap))
-
-    most = of_limits(x.limits, step.limits)
+    (force, gap), (d_force, d_gap) = x.bounds, step.bounds
+    most = jnp.minimum(largest_step(force, d_force), largest_step(gap, d_gap))
     for u, c in zip(x.pairs, step.pairs, strict=True):
         most = jnp.minimum(most, jnp.min(jax.vmap(of)(u, c), initial=jnp.inf))
     return most

@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from tangens.contact.interior import constraints
 from tangens.contact.interior.equations import Iterate, Problem, StepResidual
 from tangens.contact.interior.pair import Pair, PairResidual, Unknowns, speed_of, weight_of
 
@@ -23,7 +24,9 @@ def motion_misfit(problem: Problem, x: Iterate, residual: StepResidual) -> Array
 
 def misfit(problem: Problem, x: Iterate, residual: StepResidual) -> Array:
     """The worst of all equations, relative."""
-    worst = jnp.maximum(motion_misfit(problem, x, residual), jnp.max(jnp.abs(residual.limits), initial=0.0))
+    worst = jnp.maximum(
+        motion_misfit(problem, x, residual), constraints.misfit(problem.constraints, x.v, residual.constraints)
+    )
     for group, u, rest in zip(problem.groups, x.pairs, residual.pairs, strict=True):
         worst = jnp.maximum(worst, jnp.max(jax.vmap(_of_pair)(group, u, rest), initial=0.0))
     return worst

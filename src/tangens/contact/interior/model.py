@@ -3,7 +3,7 @@
 Derivatives are those of the relaxed equations at their solution (implicit function theorem): one linear system, whose
 factors all columns share, forward and reverse. They flow to q, v, u, tau, mass, com, inertia, damping, armature,
 gravity, friction, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near, torsional
-friction coefficients, where geoms sit on their bodies, joint ranges.
+friction coefficients, where geoms sit on their bodies, joint ranges, friction losses, equalities' data.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import mujoco
-import numpy as np
 
+from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.geom_pairs import EARTH, tree_masses
-from tangens.contact.interior import bilevel, method
+from tangens.contact.interior import bilevel, constraints, method
+from tangens.contact.interior.constraints import constraints_at, products_of
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
     Iterate,
-    Limits,
-    LimitUnknowns,
     Problem,
     StepProducts,
     all_bodies,
@@ -67,7 +65,7 @@ class InteriorModel(PureModel):
         self.capacity = capacity
         """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
         self._is_bilevel, self._model = is_bilevel, scene.shared_model
-        self._joint_limits = JointLimits(scene.shared_model)
+        self._constraints = ConstraintFunctions(scene.shared_model)
 
     def solve(self, inputs: Inputs, guess: Memory | None = None) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
@@ -87,7 +85,7 @@ class InteriorModel(PureModel):
             outcome = run(self.start(problem), most, resorts=resorts)
         else:
             # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(warmed(guess.x, _WARM), jnp.minimum(most, _WARM_MOST), resorts=False)
+            warm = run(warmed(problem, guess.x, _WARM), jnp.minimum(most, _WARM_MOST), resorts=False)
             cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most, resorts=resorts))
             spent = jnp.where(warm.converged, 0, warm.iterations)
             outcome = cold._replace(iterations=cold.iterations + spent)
@@ -128,7 +126,10 @@ class InteriorModel(PureModel):
         smooth = {name: p[name] for name in self.dynamics.parameters}
         inertia, force = self.dynamics.equations(q, v, u, tau, smooth, timestep)
         groups = self.table.pairs(p, settings["reach"], settings["sharpness"])
-        limits = self._joint_limits(p["mass"])
+        start = kinematics_at(self.dynamics, q, v)
+        others = constraints_at(
+            self._constraints, self._model, q, start.spatial, inertia, p["mass"], p["inertia"], timestep
+        )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
         ends = tuple(ends_of(group, relaxation, detection) for group in groups)
         problem = Problem(
@@ -137,12 +138,12 @@ class InteriorModel(PureModel):
             inertia,
             force,
             groups,
-            limits,
+            others,
             timestep,
             relaxation,
-            StepProducts(ends, relaxation * limits.force),
+            StepProducts(ends, products_of(others, relaxation)),
             self._weights(inertia, p["mass"]),
-            kinematics_at(self.dynamics, q, v),
+            start,
             settings["explicit"],
         )
         return self._near(problem)
@@ -187,9 +188,9 @@ class InteriorModel(PureModel):
             return jax.vmap(start)(group, bodies, impact, speed)
 
         pairs = tuple(begin(g) for g in problem.groups)
-        limits = problem.limits
-        gap = limits.sign * (problem.q[limits.q] - limits.bound)
-        return Iterate(v, pairs, LimitUnknowns(limits.force / 3, jnp.maximum(gap, 0.1)))
+        c = problem.constraints
+        bounds = constraints.start(c, problem.q, problem.v, problem.inertia, problem.timestep)
+        return Iterate(v, pairs, bounds, jnp.zeros(c.sizes[2]))
 
 
 def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
@@ -207,7 +208,7 @@ def _speed(bodies: Bodies) -> Array:
     return jnp.linalg.norm(relative[:, 3:] + vector_product(relative[:, :3], middle), axis=1)
 
 
-def warmed(x: Iterate, shift: float) -> Iterate:
+def warmed(problem: Problem, x: Iterate, shift: float) -> Iterate:
     """A solution moved into the interior, as a guess for the step after it (paper 1, Sec. VII)."""
 
     def of(u: Unknowns) -> Unknowns:
@@ -215,24 +216,5 @@ def warmed(x: Iterate, shift: float) -> Iterate:
         normal_force, psi = u.normal_force + shift, u.psi + shift
         return u._replace(growth=grown, gamma=u.gamma + shift, gap=u.gap + shift, normal_force=normal_force, psi=psi)
 
-    limits = LimitUnknowns(x.limits.force + shift, x.limits.gap + shift)
-    return Iterate(x.v, tuple(of(u) for u in x.pairs), limits)
-
-
-class JointLimits:
-    """Bounds of hinges and slides."""
-
-    def __init__(self, m: mujoco.MjModel) -> None:
-        plain = np.isin(m.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
-        on = not m.opt.disableflags & (mujoco.mjtDisableBit.mjDSBL_LIMIT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
-        joints = np.flatnonzero(plain & m.jnt_limited.astype(bool) & on)
-        both, side = np.repeat(joints, 2), np.tile([0, 1], len(joints))
-        self._model, self._body = m, m.jnt_bodyid[both]
-        self._q, self._v = m.jnt_qposadr[both], m.jnt_dofadr[both]
-        self._sign, self._bound = 1.0 - 2.0 * side, m.jnt_range[both, side]
-
-    def __call__(self, mass: Array) -> Limits:
-        """Those of a scene with these masses."""
-        force = EARTH * tree_masses(self._model, mass)[self._body]
-        q, v, sign, bound = map(jnp.asarray, (self._q, self._v, self._sign, self._bound))
-        return Limits(q, v, sign, bound, force)
+    bounds = constraints.warmed(problem.constraints, x.bounds, shift)
+    return Iterate(x.v, tuple(of(u) for u in x.pairs), bounds, x.ties)

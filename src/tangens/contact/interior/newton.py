@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tangens.contact.interior import constraints
+from tangens.contact.interior.constraints import AtEnd, evaluated
 from tangens.contact.interior.equations import (
     Iterate,
     Kinematics,
@@ -58,13 +60,15 @@ class System(NamedTuple):
 
     residual: StepResidual
     matrix: Array
-    turning: Array
     kinematics: Kinematics
     moves: Array
     """Displacement of each body by those entries of v⁺ that move it, (nbody, 6, n)."""
     twists: Array
     """Twist of each body by v⁺ likewise, counting that its axes turn."""
     groups: tuple[GroupSystem, ...]
+    at_end: AtEnd
+    own: Array
+    """The part of the matrix that does not come from pairs."""
 
 
 def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[System, Iterate]:
@@ -73,8 +77,8 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     A body moves with few of the degrees of freedom, so all that belongs to bodies is kept short: work grows with pairs.
     """
     kin = kinematics(dynamics, problem, x.v)
-    own_path, moves, twists = _paths(dynamics, problem, x.v, kin)
-    wrench, matrix = jnp.zeros((len(kin.dofs), 6)), problem.inertia / problem.timestep
+    path, own_path, moves, twists = _paths(dynamics, problem, x.v, kin)
+    wrench, stiff = jnp.zeros((len(kin.dofs), 6)), jnp.zeros_like(problem.inertia)
     pairs, groups = list[Unknowns](), list[GroupSystem]()
     for group, unaligned, ends in zip(problem.groups, x.pairs, problem.ends.pairs, strict=True):
         bodies = all_bodies(group, kin.spatial, kin.twist)
@@ -83,21 +87,25 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
         at = jax.vmap(lift)(u.growth.point)
         reaction = jax.vmap(_reaction)(group, u, linear)
         blocks = jax.vmap(_stiffness)(linear, reaction, at, bodies.twist2 - bodies.twist1)
-        matrix = _add_blocks(matrix, group, blocks, kin, moves, twists)
+        stiff = _add_blocks(stiff, group, blocks, kin, moves, twists)
         wrench += body_wrenches(group, len(wrench), at, linear.wrench1, linear.wrench2)
         pairs.append(u)
         local = jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame
         groups.append(GroupSystem(linear, at, jax.vmap(_packed)(reaction), local))
 
     x = x._replace(pairs=tuple(pairs))
-    residual = joined_residual(problem, x, kin, wrench, tuple(group.linear.residual for group in groups))
-    turning = (1 - problem.explicit) * _turning(dynamics, kin.spatial.axes, own_path, wrench)
-    matrix = matrix + turning + jnp.diag(limit_stiffness(problem, x))
-    return System(residual, matrix, turning, kin, moves, twists, tuple(groups)), x
+    c = problem.constraints
+    at_end = evaluated(c, kin.q, kin.spatial, path)
+    residual = joined_residual(problem, x, kin, wrench, tuple(group.linear.residual for group in groups), at_end)
+    own = problem.inertia / problem.timestep + constraints.stiffness(
+        c, x.bounds, at_end, kin.q, path, problem.relaxation
+    )
+    own += (1 - problem.explicit) * _turning(dynamics, kin.spatial.axes, own_path, wrench)
+    return System(residual, own + stiff, kin, moves, twists, tuple(groups), at_end, own), x
 
 
-def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics) -> tuple[Array, Array, Array]:
-    """How q⁺, displacements and twists of each body change with its own entries of v⁺."""
+def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics) -> tuple[Array, ...]:
+    """How q⁺ changes with v⁺; and how q⁺, displacements and twists of each body do with its own entries of v⁺."""
     h, ancestry, dofs = problem.timestep, dynamics.ancestry, kin.dofs
     counts, own_axes = jnp.asarray(ancestry.counts, v.dtype), kin.spatial.axes[dofs]
     path = h * integrate_jacobians(dynamics.layout, problem.q, h * v)[1]
@@ -105,7 +113,7 @@ def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics
     carried = jnp.asarray(ancestry.axes[ancestry.dofs[:, :, None], ancestry.dofs[:, None, :]], v.dtype)
     later = jnp.einsum("bjk,bk,bki->bji", carried, counts * v[dofs], own_axes)  # of a twist, what j carries along
     turned = (1 - problem.explicit) * jnp.swapaxes(cross(own_axes, later) * counts[:, :, None], 1, 2)
-    return own_path, kin.jacobian @ own_path, kin.levers + turned @ own_path
+    return path, own_path, kin.jacobian @ own_path, kin.levers + turned @ own_path
 
 
 def _add_blocks(matrix: Array, group: Pair, blocks: Array, kin: Kinematics, moves: Array, twists: Array) -> Array:
@@ -116,11 +124,6 @@ def _add_blocks(matrix: Array, group: Pair, blocks: Array, kin: Kinematics, move
         share = jnp.swapaxes(kin.levers[side], 1, 2) @ change
         matrix = matrix.at[dofs[side][:, :, None], dofs[other][:, None, :]].add(-share)
     return matrix
-
-
-def limit_stiffness(problem: Problem, x: Iterate) -> Array:
-    """How limits' forces change with v⁺, their own unknowns eliminated, (nv,)."""
-    return jnp.zeros_like(x.v).at[problem.limits.v].add(problem.timestep * x.limits.force / x.limits.gap)
 
 
 def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Array) -> Array:

@@ -43,7 +43,7 @@ def path_from(ends: StepProducts, guess: Iterate, counts_rows: bool) -> Path:
         z, s = friction_cones(u)
         return Products(jnp.mean(u.growth.slack * u.growth.dual), u.gamma * u.gap, z @ s)
 
-    tops = StepProducts(tuple(jax.vmap(of)(u) for u in guess.pairs), guess.limits.force * guess.limits.gap)
+    tops = StepProducts(tuple(jax.vmap(of)(u) for u in guess.pairs), guess.bounds.force * guess.bounds.gap)
     return Path(ends, jax.tree.map(lambda top, end: jnp.maximum(top - end, 0.0), tops, ends), counts_rows)
 
 
@@ -58,12 +58,12 @@ def wanted(path: Path, x: Iterate, place: Array) -> StepProducts:
         return Products(jnp.broadcast_to(rows[:, None], u.growth.slack.shape), gamma, head)
 
     pairs = tuple(map(of, x.pairs, path.ends.pairs, path.heights.pairs))
-    return StepProducts(pairs, path.ends.limits + place * path.heights.limits)
+    return StepProducts(pairs, path.ends.bounds + place * path.heights.bounds)
 
 
 def place_of(path: Path, x: Iterate) -> Array:
     """How far from the end: the share of all heights that is left."""
-    above, height = jnp.sum(x.limits.force * x.limits.gap - path.ends.limits), jnp.sum(path.heights.limits)
+    above, height = jnp.sum(x.bounds.force * x.bounds.gap - path.ends.bounds), jnp.sum(path.heights.bounds)
     for u, end, top in zip(x.pairs, path.ends.pairs, path.heights.pairs, strict=True):
         z, s = jax.vmap(friction_cones)(u)
         above += jnp.sum(u.gamma * u.gap - end.gamma) + jnp.sum(jnp.sum(z * s, axis=1) - end.cone)
@@ -76,7 +76,7 @@ def place_of(path: Path, x: Iterate) -> Array:
 
 def relaxation_at(path: Path, place: Array, relaxation: Array) -> Array:
     """The relaxation whose gaps and limits have about these products."""
-    heights, ends = jnp.sum(path.heights.limits), jnp.sum(path.ends.limits)
+    heights, ends = jnp.sum(path.heights.bounds), jnp.sum(path.ends.bounds)
     for top, end in zip(path.heights.pairs, path.ends.pairs, strict=True):
         heights, ends = heights + jnp.sum(top.gamma), ends + jnp.sum(end.gamma)
     return relaxation * place * heights / jnp.maximum(ends, _TINY)
@@ -94,8 +94,8 @@ def balance(path: Path, x: Iterate) -> Array:
         rows = jnp.min(u.growth.slack * u.growth.dual) / (end.rows + place * top.rows)
         return jnp.minimum(low, rows) if path.counts_rows else low
 
-    limits = x.limits.force * x.limits.gap / (path.ends.limits + place * path.heights.limits)
-    low = jnp.min(limits, initial=jnp.inf)
+    bounds = x.bounds.force * x.bounds.gap / (path.ends.bounds + place * path.heights.bounds)
+    low = jnp.min(bounds, initial=jnp.inf)
     for u, end, top in zip(x.pairs, path.ends.pairs, path.heights.pairs, strict=True):
         low = jnp.minimum(low, jnp.min(jax.vmap(of)(u, end, top), initial=jnp.inf))
     return low
@@ -103,7 +103,7 @@ def balance(path: Path, x: Iterate) -> Array:
 
 def farthest_product(ends: StepProducts, now: StepProducts, counts_rows: bool) -> Array:
     """How far the worst product is from its end, over that end."""
-    worst = jnp.max(jnp.abs(now.limits / ends.limits - 1), initial=0.0)
+    worst = jnp.max(jnp.abs(now.bounds / ends.bounds - 1), initial=0.0)
     for here, there in zip(now.pairs, ends.pairs, strict=True):
         for off in (
             here.rows / there.rows[:, None] - 1 if counts_rows else jnp.zeros(1),

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.base import Cotangent, Point
+from tangens.contact.constraint_specs import Constraints
 from tangens.contact.host_engine import HostEngine
 from tangens.contact.interruptible import interruptible
-from tangens.contact.rigid.assembly.constraints import Constraints
 from tangens.contact.rigid.gradients.continuous_bounce import bounce_map, with_bounces
 from tangens.contact.rigid.gradients.jacobians import jacobian_in_parts, step_jacobian
 from tangens.contact.rigid.gradients.linearizer import INPUTS, Linearizer

@@ -21,8 +21,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.constraint_specs import BALL_LIMIT, CONNECT, WELD
 from tangens.contact.rigid.assembly.constraint_rows import build_every_row
-from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, WELD, unpack_constraints
+from tangens.contact.rigid.assembly.constraints import unpack_constraints
 from tangens.contact.rigid.assembly.delassus import apply_impulses, is_held, set_delassus
 from tangens.contact.rigid.assembly.targets import set_contact_targets
 from tangens.contact.rigid.memory.settings import ITERATIONS, TOLERANCE

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.assembly.constraints import Constraints
+from tangens.contact.constraint_specs import Constraints
 from tangens.contact.rigid.problem.contact_problem import MODE_NAMES
 from tangens.contact.rigid.solvers.methods import METHODS
 from tangens.results import Contacts, SolverReport

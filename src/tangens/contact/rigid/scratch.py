@@ -20,7 +20,7 @@ from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
 from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
-from tangens.contact.rigid.assembly.constraints import Constraints
+from tangens.contact.constraint_specs import Constraints
 from tangens.contact.rigid.assembly.contacts import refine_contacts
 from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.constraint_specs import BALL_LIMIT, LINE_LIMIT
 from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value
-from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, LINE_LIMIT
 from tangens.contact.rigid.assembly.contacts import normal_velocity
 from tangens.contact.rigid.assembly.targets import limit_target
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.motion import contact_response
+from tangens.contact.constraint_specs import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD
 from tangens.contact.rigid.assembly.constraint_rows import ball_angle, line_value, polynomial, tie_points
-from tangens.contact.rigid.assembly.constraints import BALL_LIMIT, CONNECT, LINE_EQUAL, WELD
 from tangens.contact.rigid.assembly.tangents import spin_of_tangents
 from tangens.contact.rigid.memory.structs import struct
 from tangens.contact.rigid.memory.views import Kinematics, Model

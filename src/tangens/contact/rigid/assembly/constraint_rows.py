@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.assembly.constraints import (
+from tangens.contact.constraint_specs import (
     BALL_LIMIT,
     CONNECT,
     LINE_DRY,

@@ -30,7 +30,10 @@ Records = NDArray[np.void]
 _PRICES = (1e-4, 1e-6, 1e-8, 1e-10)  # c, as shares of the least response of any block
 _FLOOR = 0.1  # of c's root, for those that ask for little or nothing
 _ALL, _NOTHING = 1e-5, 1e-3  # s, as a share of a target: below, all is undone under the laws, and above, nothing
-_AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target, and of the largest for those that do not ask
+_AHEAD, _APART = (
+    0.5,
+    0.1,
+)  # more than is asked for, as a share of a target, and of the largest for those that do not ask
 _ENOUGH = 0.5  # of that, to bound impulses by
 _ROUND = 1e-3  # of the largest target: where slip is rounded off
 _NEWTON, _HALVINGS = 40, 30
@@ -131,7 +134,7 @@ def _asked(kind: int, target: float) -> float:
 
 @inline
 def _compliance(target: Array, blocks: Records, largest: float, least: float) -> Array:
-    """c of each row at a price of 1; rows of friction have none."""
+    """C of each row at a price of 1; rows of friction have none."""
     c = np.zeros(target.shape[0])
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + (1 if blocks[b].kind == CONTACT else blocks[b].width)):
