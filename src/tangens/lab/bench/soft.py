@@ -3,7 +3,7 @@
 One core. Steps are the paper's explicit Euler steps, ours and MJX's, as functions of (q, v, u) with all else closed
 over, compiled with JAX's own settings, in single precision, which is MJX's; MJX solves as its scene says. Whoever takes
 one step waits for it, so steps run where they are called (`jax_cpu_enable_async_dispatch` off); with JAX's default,
-which hands each of them to a thread and adds some 6 µs to both, they are listed, too. Time per step is measured at both
+which hands each of them to a thread and costs a small step most, they are listed, too. Time per step is measured at both
 ends: nothing touches, and everything does.
 """
 
