@@ -183,6 +183,18 @@ def test_an_ant_weighs_what_it_does_in_mujoco() -> None:
     assert_agreement(model, "body_poses", "mass_matrix", "bias")
 
 
+def test_far_from_the_origin_nothing_cancels() -> None:
+    model = mujoco.MjModel.from_xml_string(PAIR)
+    q, d = model.qpos0.copy(), mujoco.MjData(model)
+    q[:3] = 3e3, -2e3, 1e3
+    d.qpos[:] = q
+    mujoco.mj_forward(model, d)
+    expected = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, d, expected)
+    single = SmoothDynamics(model).mass_matrix(q.astype(np.float32))
+    np.testing.assert_allclose(single, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize(
     "flags",
     [
