@@ -19,6 +19,7 @@ from tangens.geometry.collision_meshes import evenly_meshed, field_values
 from tangens.geometry.convex_parts import polyhedra_field
 from tangens.geometry.decomposition import decompose
 from tangens.geometry.decomposition_files import mjcf
+from tangens.geometry.primitive_fits import Estimator
 from tangens.geometry.signed_grids import inertial, sample_mesh, signed_grid
 from tangens.geometry.superquadric_fits import Parameters, Targets, distances, fit_one
 
@@ -71,6 +72,18 @@ class TestFit:
         of = inertial(signed_grid(sample_mesh(box.vertices, box.faces), 20_000))
         assert of.volume == pytest.approx(box.volume, rel=0.01)
         np.testing.assert_allclose(of.inertia, box.moment_inertia, atol=0.02 * np.abs(box.moment_inertia).max())
+
+    def test_an_estimate_sees_what_stands_out(self) -> None:
+        """The surface itself is 0 away; a knob beside it hardly counts in the mean, and in the largest distance."""
+        box = trimesh.creation.box([0.1, 0.2, 0.3])
+        mesh = sample_mesh(box.vertices, box.faces)
+        judge = Estimator(mesh, signed_grid(mesh, 20_000))
+        true = mesh.distance(judge.points)
+        assert judge(true).error < 1e-9
+        knob = np.linalg.norm(judge.points - [0, 0, 0.155], axis=1) - 0.015
+        found = judge(np.minimum(true, knob))
+        assert found.error < 0.01
+        assert 0.03 < found.largest < 0.06  # 2 cm of 37
 
 
 class TestCollisionMesh:

@@ -36,6 +36,12 @@ def convex_parts(mesh: MeshSample, concavity: float, most: int) -> tuple[Array, 
     return tuple(np.asarray(vertices, float) for vertices, _ in parts)
 
 
+def polyhedron_distances(corners: Array, x: Array) -> Array:
+    """Of points from the hull of others, by its farthest plane [m], (n,)."""
+    normals, offsets = hull_planes(corners)
+    return np.asarray((x @ normals.T - offsets).max(1))
+
+
 def polyhedra_field(parts: Sequence[Array]) -> ConvexPolyhedra:
     """The union of the hulls of points; lists of faces are filled up to one length."""
     planes = [hull_planes(part) for part in parts]

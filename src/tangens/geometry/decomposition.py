@@ -19,14 +19,14 @@ from tangens.cache import writable_folder
 from tangens.errors import MissingExtra, OptionError
 from tangens.geometry.cloud_fields import cloud_field
 from tangens.geometry.collision_meshes import SurfaceMesh, evenly_meshed, field_values, solid, surface_mesh
-from tangens.geometry.convex_parts import convex_parts, polyhedra_field
+from tangens.geometry.convex_parts import convex_parts, polyhedra_field, polyhedron_distances
 from tangens.geometry.decomposition_files import digest, read, write_kept
 from tangens.geometry.field_unions import Union
 from tangens.geometry.mesh_clouds import mesh_cloud
 from tangens.geometry.mesh_repair import needed
 from tangens.geometry.oriented_points import OrientedPoints
-from tangens.geometry.primitive_fits import PrimitiveFit, estimate, measure
-from tangens.geometry.signed_grids import Inertial, MeshSample, SignedGrid, inertial, sample_mesh, signed_grid
+from tangens.geometry.primitive_fits import Estimator, PrimitiveFit, measure
+from tangens.geometry.signed_grids import Inertial, MeshSample, inertial, sample_mesh, signed_grid
 from tangens.geometry.solids import Solid
 from tangens.geometry.superquadric_fits import Parameters, distances
 from tangens.geometry.superquadric_search import search
@@ -41,6 +41,8 @@ _MOST_KEPT = 300
 _CLOUD_POINTS = 2000
 _SWALLOWED = 0.8
 """Of its volume: a superquadric that is inside polyhedra this far is not needed beside them."""
+_LARGEST = 0.02
+"""Of the diagonal: a point cloud may be this far off somewhere, whatever primitives are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,20 +127,17 @@ def _decompose(at: Array, triangles: Any, accuracy: float, most: int, kind: Kind
     advance("signed distances", 0, 1)
     mesh = sample_mesh(at, triangles)
     grid = signed_grid(mesh, _CELLS)
-    found = Choice(None, (), None, ())
+    judge, found = Estimator(mesh, grid), Choice(None, (), None, ())
     if kind in ("auto", "superquadrics"):
         found = replace(found, superquadrics=search(mesh, grid, 0.9 * accuracy, most, advance).superquadrics)
     if kind == "polyhedra":
         advance("convex polyhedra", 0, 1)
         found = replace(found, polyhedra=convex_parts(mesh, accuracy, most))
-    if kind == "auto" and _error(mesh, grid, found) > accuracy:
-        found = _mixed(mesh, grid, found, accuracy, most, advance)
-    if kind == "cloud" or (kind == "auto" and _error(mesh, grid, found) > accuracy):
+    if kind == "auto" and _error(mesh, judge, found) > accuracy:
+        found = _mixed(mesh, judge, found, accuracy, most, advance)
+    if kind == "cloud" or (kind == "auto" and _error(mesh, judge, found) > accuracy):
         advance("point cloud", 0, 1)
-        cloud = mesh_cloud(mesh.vertices, mesh.faces, _CLOUD_POINTS)[0]
-        with_cloud = replace(found, cloud=cloud)
-        if kind == "cloud" or _error(mesh, grid, with_cloud) < _error(mesh, grid, found):
-            found = with_cloud
+        found = _with_cloud(mesh, judge, found, kind == "cloud")
     advance("report", 0, 1)
     low, high = _bounds(mesh, found)
     fit = replace(
@@ -187,44 +186,63 @@ def _field(superquadrics: Parameters | None, polyhedra: tuple[Array, ...], cloud
     return fields[0] if len(fields) == 1 else Union(tuple(fields))
 
 
-def _mixed(mesh: MeshSample, grid: SignedGrid, start: Choice, accuracy: float, most: int, advance: Advance) -> Choice:
+def _mixed(mesh: MeshSample, judge: Estimator, start: Choice, accuracy: float, most: int, advance: Advance) -> Choice:
     """Polyhedra where superquadrics fit worst, in their place, until the accuracy is reached."""
     advance("convex polyhedra", 0, 1)
     try:
         parts = convex_parts(mesh, accuracy, 2 * most)
     except MissingExtra as missing:
         return replace(start, notes=(*start.notes, f"convex polyhedra were not tried: {missing}"))
-    misfit = np.abs(field_values(start.field, mesh.points, 1e-3 * mesh.diagonal)[0])
-    beyond = np.stack([field_values(polyhedra_field([part]), mesh.points, 0)[0] for part in parts], 1)
-    order = np.argsort(-np.bincount(np.abs(beyond).argmin(1), misfit, len(parts)))
-    best, error = start, _error(mesh, grid, start)
-    now = start
-    for k in order:
-        now = _exchanged(now, parts[int(k)])
-        found = _error(mesh, grid, now)
-        if len(now) <= most and found < error:
-            best, error = now, found
+    p = start.superquadrics
+    assert p is not None
+    round_ = distances(p, judge.points)
+    flat = np.stack([polyhedron_distances(part, judge.points) for part in parts], 1)
+    on = slice(len(mesh.points))
+    misfit, nearest = np.abs(round_[on].min(1)), np.abs(flat[on]).argmin(1)
+    order = np.argsort(-np.bincount(nearest, misfit, len(parts)))
+    best, error = start, judge(round_.min(1)).error
+    for count in range(1, len(parts) + 1):
+        chosen = order[:count]
+        left = np.flatnonzero(~_swallowed(p, [parts[k] for k in chosen]))
+        found = judge(np.concatenate([round_[:, left], flat[:, chosen]], 1).min(1)).error
+        if len(left) + count <= most and found < error:
+            superquadrics = p.take(left) if len(left) else None
+            best, error = replace(start, superquadrics=superquadrics, polyhedra=tuple(parts[k] for k in chosen)), found
         if error <= accuracy:
             break
-    alone = replace(start, superquadrics=None, polyhedra=parts)
-    return alone if len(parts) <= most and _error(mesh, grid, alone) < error else best
+    return best
 
 
-def _exchanged(now: Choice, part: Array) -> Choice:
-    """With one more polyhedron, and without the superquadrics that polyhedra cover now."""
-    polyhedra = (*now.polyhedra, part)
-    p = now.superquadrics
-    if p is None:
-        return replace(now, polyhedra=polyhedra)
-    rng, union, kept = np.random.default_rng(0), polyhedra_field(polyhedra), []
+def _swallowed(p: Parameters, parts: list[Array]) -> NDArray[np.bool_]:
+    """Which superquadrics are inside polyhedra, but for a little, (n,)."""
+    rng, out = np.random.default_rng(0), np.zeros(len(p.axes), bool)
     for k in range(len(p.axes)):
         one = p.take([k])
         x = one.position[0] + (rng.uniform(-1, 1, (500, 3)) * one.axes[0]) @ one.rotation[0].T
         x = x[distances(one, x)[:, 0] < 0]
-        kept.append((field_values(union, x, 0)[0] < 0).mean() < _SWALLOWED if len(x) else False)
-    left = p.take(np.flatnonzero(kept))
-    return replace(now, superquadrics=left if len(left.axes) else None, polyhedra=polyhedra)
+        covered = np.min([polyhedron_distances(part, x) for part in parts], 0) < 0 if len(x) else np.ones(1, bool)
+        out[k] = covered.mean() >= _SWALLOWED
+    return out
 
 
-def _error(mesh: MeshSample, grid: SignedGrid, found: Choice) -> float:
-    return np.inf if not len(found) and found.cloud is None else estimate(mesh, grid, found.field)
+def _with_cloud(mesh: MeshSample, judge: Estimator, found: Choice, anyway: bool) -> Choice:
+    """A point cloud in place of primitives, where it is nearer to the mesh, and nowhere much farther.
+
+    Between the two sides of a part that is thinner than its points are apart, planes of both sides mix, and surfaces
+    appear in the open.
+    """
+    cloud = mesh_cloud(mesh.vertices, mesh.faces, _CLOUD_POINTS)[0]
+    chosen = replace(found, cloud=cloud)
+    if anyway:
+        return chosen
+    new, old = (judge(field_values(c.field, judge.points, 1e-3 * mesh.diagonal)[0]) for c in (chosen, found))
+    if new.error < old.error and new.largest <= max(old.largest, _LARGEST):
+        return chosen
+    if new.error < old.error:
+        note = f"a point cloud was not taken: it is off by {new.largest:.1%} of the diagonal where the mesh is thin"
+        return replace(found, notes=(*found.notes, note))
+    return found
+
+
+def _error(mesh: MeshSample, judge: Estimator, found: Choice) -> float:
+    return judge(field_values(found.field, judge.points, 1e-3 * mesh.diagonal)[0]).error

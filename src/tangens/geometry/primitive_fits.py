@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.geometry.collision_meshes import field_values, surface_mesh
+from tangens.geometry.collision_meshes import surface_mesh
 from tangens.geometry.mesh_repair import needed
 from tangens.geometry.signed_grids import MeshSample, SignedGrid, inertial
 
 Array = NDArray[np.float64]
+
+_CELLS = 8000
+"""Of the grid, that surfaces are compared at while they are searched for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +34,31 @@ class PrimitiveFit:
     """What was wrong with the mesh, and what was not tried."""
 
 
-def estimate(mesh: MeshSample, grid: SignedGrid, field: Any) -> float:
-    """How far the surfaces are from each other, both ways, to first order, over the diagonal."""
-    tau, rng = 1e-3 * mesh.diagonal, np.random.default_rng(0)
-    cells = rng.permutation(grid.values.size)[:8000]
-    here = np.abs(field_values(field, mesh.points, tau)[0])
-    values = field_values(field, grid.points[cells], tau)[0]
-    near = np.abs(values) < grid.cell
-    there = np.abs(grid.values.reshape(-1)[cells][near] - values[near])
-    return float(max(here.mean(), there.mean() if near.any() else np.inf)) / mesh.diagonal
+class Estimate(NamedTuple):
+    """How far two surfaces are from each other, to first order, over the diagonal."""
+
+    error: float
+    """The larger one of both means."""
+    largest: float
+
+
+class Estimator:
+    """Judges unions by the distances of their parts at fixed points: those are evaluated once, a union is a minimum."""
+
+    def __init__(self, mesh: MeshSample, grid: SignedGrid) -> None:
+        cells = np.random.default_rng(0).permutation(grid.values.size)[:_CELLS]
+        self.points = np.concatenate([mesh.points, grid.points[cells]])
+        """Of the mesh, then of the grid [m], (n, 3)."""
+        self._on, self._diagonal, self._cell = len(mesh.points), mesh.diagonal, grid.cell
+        self._true = grid.values.reshape(-1)[cells]
+
+    def __call__(self, values: Array) -> Estimate:
+        """Of a surface with these signed distances at `points`."""
+        here, there = np.abs(values[: self._on]), values[self._on :]
+        near = np.abs(there) < self._cell
+        apart = np.abs(self._true[near] - there[near]) if near.any() else np.array([np.inf])
+        mean, largest = max(here.mean(), apart.mean()), max(here.max(), apart.max())
+        return Estimate(float(mean) / self._diagonal, float(largest) / self._diagonal)
 
 
 def measure(mesh: MeshSample, grid: SignedGrid, field: Any, low: Array, high: Array) -> PrimitiveFit:
