@@ -218,7 +218,7 @@ def test_what_is_switched_off_is_gone_in_both_worlds(name: str) -> None:
     switched_off = tg.load(model, ignore=(name,)).model
     assert_exact_world_agrees(switched_off)
     assert_smooth_world_agrees(switched_off)
-    SmoothDynamics(switched_off)  # MJX takes it
+    SmoothDynamics(switched_off)
 
 
 @pytest.mark.parametrize("name", ["plastic spring", "plastic tendon"])
