@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 
 _NO_GUESS = np.zeros(0)
 _MANY = 96  # contacts: fewer are solved for, or given up, within about a second
-_NEARLY = 0.999  # the share of overlaps that is undone by the laws where all can be, but for a hair
+_NEARLY = 0.999  # the largest share of overlaps that the first of two stages undoes
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 
 
@@ -124,10 +124,12 @@ class RigidEngine(HostEngine):
             plain = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, correction, True)
         if share == 1.0 and not tolerance < plain[6] < math.inf:
             return plain, 1.0, None
-        for share in (share, _NEARLY, 0.0) if share < 1.0 else (_NEARLY, 0.0):
-            first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, share * correction, True)
+        missed = 0.0
+        for attempt in (min(share, _NEARLY), 0.0):
+            share, first = attempt, self._take(scratch, nc, _NO_GUESS, duration, implicit_h, attempt * correction, True)
             if first[6] <= tolerance:
                 break
+            missed = first[6]  # this share has an answer, which nobody found: the report says so
         responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
         out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
         at = sum(self._sizes[:2]) + 7 * nc
@@ -135,7 +137,7 @@ class RigidEngine(HostEngine):
         modes, before = out[at + 3 * nc : at + 4 * nc], first[0][at + 3 * nc : at + 4 * nc]
         modes[:] = np.where(before != BREAKING, before, modes)
         _, tape, guess, beyond, _, iterations, residual, *numbers = first
-        residual, iterations = max(residual, error), iterations + taken
+        residual, iterations = max(residual, error, missed), iterations + taken
         return (out, tape, guess, beyond, asked, iterations, residual, *numbers), share, second
 
     def _split(self, out: Array) -> tuple[Array, Array]:
@@ -152,6 +154,8 @@ class RigidEngine(HostEngine):
             if tape.second is not None:
                 other, _ = self._nearest_switch(scratch, tape.second)
                 near = min(near, other, key=lambda switch: switch.distance)
+        if 0.0 < tape.share < 1.0:  # it changes with the state, which the derivative does not follow
+            return Switch(0.0, "overlaps", "friction or bodies that are about to jam")
         return near
 
     def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:

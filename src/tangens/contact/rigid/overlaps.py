@@ -1,8 +1,8 @@
 """Overlaps that the laws of contact cannot undo: a step in two stages.
 
 Bodies that are held overlapping, by limits, by other bodies or by friction that jams, leave the contact problem without
-a solution. Then nothing asks for more than to stay as it is, which the laws always allow, and gives a velocity v_c.
-What overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
+a solution, see `solvers.certificate`. Then overlaps ask only for the share that the laws can undo, which gives a
+velocity v_c. What still overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
 
     minimise ½·|v⁺ − v_c|²_M + ½·Σ |s|²/c   so that   J·v⁺ + target + s ≥ 0,  or = 0 for an equality
 

@@ -7,9 +7,10 @@ answer, and one that changes gradually. Of all motions from rest, one is the che
 
     minimise ½·|v|²_M + ½·Σ s²/c        s: what J·v + target lacks of the dual cone, of ≥ 0 for a limit, of = 0
 
-c is so small that s is nothing next to the targets, unless it takes impulses many thousands of times those that would do
-for each alone: then friction or bodies jam. Newton's method finds s, from large c to small ones. In most steps it need
-not: a motion that undoes more than is asked for bounds all impulses by its energy, and the first one that is tried does.
+c is so small that s is nothing next to the targets, unless it takes impulses many thousands of times those that would
+do for each alone: then friction or bodies jam. Newton's method finds s, from large c to small ones. In most steps it
+need not: a motion that undoes more than is asked for bounds all impulses by its energy, and the first one that is tried
+is such a motion.
 Motions are y with v = W·y, |v|_M = |y|.
 """
 
@@ -30,7 +31,7 @@ Records = NDArray[np.void]
 _PRICES = (1e-4, 1e-6, 1e-8, 1e-10)  # c, as shares of the least response of any block
 _FLOOR = 0.1  # of c's root, for those that ask for little or nothing
 _ALL, _NOTHING = 1e-5, 1e-3  # s, as a share of a target: below, all is undone under the laws, and above, nothing
-_AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target, and of the largest for those that do not ask
+_AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target; of the largest, for who does not ask
 _ENOUGH = 0.5  # of that, to bound impulses by
 _ROUND = 1e-3  # of the largest target: where slip is rounded off
 _NEWTON, _HALVINGS = 40, 30
@@ -131,7 +132,7 @@ def _asked(kind: int, target: float) -> float:
 
 @inline
 def _compliance(target: Array, blocks: Records, largest: float, least: float) -> Array:
-    """c of each row at a price of 1; rows of friction have none."""
+    """Of each row, c at a price of 1; rows of friction have none."""
     c = np.zeros(target.shape[0])
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + (1 if blocks[b].kind == CONTACT else blocks[b].width)):
