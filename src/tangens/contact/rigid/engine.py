@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -102,12 +102,16 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float,
         patient: bool,
     ) -> Any:  # fmt: skip
-        """The compiled step; those of many contacts may take long, and Ctrl-C has to get through."""
+        """The compiled step."""
+        return self._run(scratch, nc, compiled_step, nc, guess, duration, implicit_h, correction, patient)
+
+    @staticmethod
+    def _run(scratch: RigidScratch, nc: int, kernel: Callable[..., Any], *arguments: Any) -> Any:
+        """A kernel at work on a scratch; with many contacts it may take long, and Ctrl-C has to get through."""
         if nc < _MANY:
-            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction, patient)
-        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction, patient)
+            return kernel(scratch.addresses, *arguments)
         try:
-            return interruptible(task)
+            return interruptible(partial(_run_on, scratch, kernel, *arguments))
         except KeyboardInterrupt:
             scratch.abandoned = True  # something still works on it
             raise
@@ -119,7 +123,7 @@ class RigidEngine(HostEngine):
 
         Returns what is reported of it, the share that the laws undo, and the second stage's tape.
         """
-        share, tolerance = share_to_undo(scratch.addresses, plain[1]), self._options.tolerance
+        share, tolerance = self._run(scratch, nc, share_to_undo, plain[1]), self._options.tolerance
         if share == 1.0 and plain[6] > tolerance:
             plain = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, correction, True)
         if share == 1.0 and not tolerance < plain[6] < math.inf:
@@ -131,7 +135,7 @@ class RigidEngine(HostEngine):
                 break
             missed = first[6]  # this share has an answer, which nobody found: the report says so
         responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
-        out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
+        out, second, taken, error, asked = self._run(scratch, nc, undo_overlaps, first[1], correction, *responses)
         at = sum(self._sizes[:2]) + 7 * nc
         out[at : at + 3 * nc] += first[0][at : at + 3 * nc]  # forces
         modes, before = out[at + 3 * nc : at + 4 * nc], first[0][at + 3 * nc : at + 4 * nc]
@@ -228,6 +232,6 @@ class RigidEngine(HostEngine):
         return carry_back(self.linearizer, scratch, tape.memory, cotangent, wrt, rule)
 
 
-def _step_on(scratch: RigidScratch, *arguments: Any) -> Any:
-    """The compiled step, which keeps alive what it works on."""
-    return compiled_step(scratch.addresses, *arguments)
+def _run_on(scratch: RigidScratch, kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """A kernel, which keeps alive what it works on."""
+    return kernel(scratch.addresses, *arguments)

@@ -35,6 +35,7 @@ _AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target; of 
 _ENOUGH = 0.5  # of that, to bound impulses by
 _ROUND = 1e-3  # of the largest target: where slip is rounded off
 _NEWTON, _HALVINGS = 40, 30
+_WORK = 1e10  # multiplications, after which what has been found counts: about two seconds
 _SETTLED = 1e-7  # s is known to this share of its target
 
 
@@ -52,18 +53,23 @@ def share_undone(half: Array, target: Array, blocks: Records) -> float:
     if not largest > 0.0:
         return 1.0
     c, y = _compliance(target, blocks, largest, least), np.zeros(nv)
+    left = int(_WORK / (1.0 + nv**2 * (nv + target.shape[0])))
     ahead, has_equalities = _ahead(target, blocks, largest)
     if not has_equalities:
         for price in _PRICES[:2]:
-            _cheapest(half, ahead, blocks, price * c, largest, (1e-3 * largest) ** 2 / (price * least), y)
+            enough = (1e-3 * largest) ** 2 / (price * least)
+            left -= _cheapest(half, ahead, blocks, price * c, largest, enough, left // 2, y)[1]
             cost = float(np.dot(y, y))
             if _PRICES[-1] * least * cost <= _ALL * _AHEAD * _ENOUGH * largest**2 and _is_ahead(
                 half, target, ahead, blocks, largest, y
             ):
                 return 1.0
     y[:] = 0.0
+    s = np.zeros(0)
     for price in _PRICES:
-        s = _cheapest(half, target, blocks, price * c, largest, (_SETTLED * largest) ** 2 / (price * least), y)
+        enough = (_SETTLED * largest) ** 2 / (price * least)
+        s, taken = _cheapest(half, target, blocks, price * c, largest, enough, left, y)
+        left -= taken
     worst = 0.0
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
@@ -97,13 +103,14 @@ def _is_ahead(half: Array, target: Array, ahead: Array, blocks: Records, largest
 
 @subroutine
 def _cheapest(
-    half: Array, target: Array, blocks: Records, c: Array, largest: float, enough: float, y: Array
-) -> Array:  # fmt: skip
-    """Lead y to the cheapest motion, to a cost that is known to `enough`; returns s there."""
+    half: Array, target: Array, blocks: Records, c: Array, largest: float, enough: float, iterations: int, y: Array
+) -> tuple[Array, int]:  # fmt: skip
+    """Lead y to the cheapest motion, to a cost that is known to `enough`; returns s there, and the iterations taken."""
     n, nv, blunt = target.shape[0], half.shape[1], _ROUND * largest
     trial, u, s = np.zeros(nv), np.zeros(n), np.zeros(n)
-    cost = _cost(half, target, blocks, c, blunt, y, u, s)
-    for _ in range(_NEWTON):
+    cost, taken = _cost(half, target, blocks, c, blunt, y, u, s), 0
+    while taken < min(_NEWTON, iterations):
+        taken += 1
         gradient, H = _slopes(half, blocks, c, blunt, y, u, s)
         step = gradient.copy()
         if not solve_equations(H, step):
@@ -122,7 +129,7 @@ def _cheapest(
         if decrement <= enough:
             break
     _cost(half, target, blocks, c, blunt, y, u, s)
-    return s
+    return s, taken
 
 
 @inline
