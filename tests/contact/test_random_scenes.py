@@ -25,6 +25,7 @@ _JOINTS = ("free", "hinge", "slide", "ball", "hinge slide", "slide hinge hinge")
 def random_scene(rng: np.random.Generator, constrained: bool = False) -> tg.Scene:
     """A scene whose bodies are of one size; those of one tree may overlap, as those of many robots do."""
     spec, size = mujoco.MjSpec(), 10 ** rng.uniform(-2, 1)
+    spec.compiler.degree = False
     spec.option.timestep = rng.uniform(0.001, 0.02)
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[rng.uniform(0, 2), 0.1, 0.1])
     bodies = [spec.worldbody]

@@ -123,7 +123,7 @@ class RigidEngine(HostEngine):
 
         Returns what is reported of it, the share that the laws undo, and the second stage's tape.
         """
-        share, tolerance = self._run(scratch, nc, share_to_undo, plain[1]), self._options.tolerance
+        share, tolerance = self._run(scratch, nc, share_to_undo, plain[1], plain[4]), self._options.tolerance
         if share == 1.0 and plain[6] > tolerance:
             plain = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, correction, True)
         if share == 1.0 and not tolerance < plain[6] < math.inf:

@@ -33,6 +33,7 @@ _FLOOR = 0.1  # of c's root, for those that ask for little or nothing
 _ALL, _NOTHING = 1e-5, 1e-3  # s, as a share of a target: below, all is undone under the laws, and above, nothing
 _AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target; of the largest, for who does not ask
 _ENOUGH = 0.5  # of that, to bound impulses by
+_FEW, _REDUNDANT = 60, 1e-9  # rows of the first motion tried, and their compliance
 _ROUND = 1e-3  # of the largest target: where slip is rounded off
 _NEWTON, _HALVINGS = 40, 30
 _WORK = 1e10  # multiplications, after which what has been found counts: about two seconds
@@ -56,13 +57,13 @@ def share_undone(half: Array, target: Array, blocks: Records) -> float:
     left = int(_WORK / (1.0 + nv**2 * (nv + target.shape[0])))
     ahead, has_equalities = _ahead(target, blocks, largest)
     if not has_equalities:
+        if _part(half, ahead, y) and _is_ahead(half, target, ahead, blocks, largest, least, y):
+            return 1.0
+        y[:] = 0.0
         for price in _PRICES[:2]:
             enough = (1e-3 * largest) ** 2 / (price * least)
             left -= _cheapest(half, ahead, blocks, price * c, largest, enough, left // 2, y)[1]
-            cost = float(np.dot(y, y))
-            if _PRICES[-1] * least * cost <= _ALL * _AHEAD * _ENOUGH * largest**2 and _is_ahead(
-                half, target, ahead, blocks, largest, y
-            ):
+            if _is_ahead(half, target, ahead, blocks, largest, least, y):
                 return 1.0
     y[:] = 0.0
     s = np.zeros(0)
@@ -91,8 +92,30 @@ def _ahead(target: Array, blocks: Records, largest: float) -> tuple[Array, bool]
 
 
 @subroutine
-def _is_ahead(half: Array, target: Array, ahead: Array, blocks: Records, largest: float, y: Array) -> bool:
-    """Whether a motion undoes enough more than is asked for, everywhere."""
+def _part(half: Array, ahead: Array, y: Array) -> bool:
+    """Try the motion that parts all that asks and slides nowhere: feet on a floor, boxes on each other."""
+    n = ahead.shape[0]
+    if n > _FEW:
+        return False
+    G, load = np.dot(half, half.T), np.maximum(-ahead, 0.0)
+    largest = 0.0
+    for i in range(n):
+        largest = max(largest, G[i, i])
+    for i in range(n):
+        G[i, i] += _REDUNDANT * largest
+    if not solve_equations(G, load):
+        return False
+    y[:] = np.dot(half.T, load)
+    return True
+
+
+@subroutine
+def _is_ahead(
+    half: Array, target: Array, ahead: Array, blocks: Records, largest: float, least: float, y: Array
+) -> bool:  # fmt: skip
+    """Whether a motion undoes enough more than is asked for, everywhere, for as little as bounds all impulses."""
+    if not _PRICES[-1] * least * float(np.dot(y, y)) <= _ALL * _AHEAD * _ENOUGH * largest**2:
+        return False
     n = target.shape[0]
     u, s, between = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
