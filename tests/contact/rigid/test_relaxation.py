@@ -54,8 +54,8 @@ class TestRelief:
 
     def test_a_derivative_that_is_not_known_is_refused(self, model: str) -> None:
         scene = _vice(0.001, 0.0015)
-        with pytest.raises(tg.NotDifferentiable, match="size"):
-            tg.Simulator(scene, model).jacobian(scene.initial_state(), wrt=("size",))
+        with pytest.raises(tg.NotDifferentiable, match="placement"):
+            tg.Simulator(scene, model).jacobian(scene.initial_state(), wrt=("placement",))
 
     def test_forward_and_reverse_mode_agree(self, model: str) -> None:
         sim = tg.Simulator(tg.load(ARM), TIGHT[model])
@@ -103,7 +103,7 @@ class TestFrictionThatJams:
         sim = tg.Simulator(_wedge(1e-4), TIGHT[model])
         state = tg.State(sim.scene.model.qpos0, [0.01, 0.2, 0.03, 0.3, 0.1, -0.2])
         assert sim.step(state).solver.relaxed > 0
-        report = check_gradients(sim, state, wrt=("q", "v", "tau", "mass", "friction"), tolerance=1e-5)
+        report = check_gradients(sim, state, wrt=("q", "v", "tau", "mass", "friction", "size"), tolerance=1e-5)
         assert report.ok, report
 
     @pytest.mark.parametrize("sideways", [-0.1, 0.05])

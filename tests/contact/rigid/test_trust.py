@@ -87,6 +87,15 @@ class TestParameters:
         assert J["force", "v"].shape == (4, 3, 6)
 
 
+def test_a_step_that_is_not_solved_says_so_in_its_derivatives() -> None:
+    scene = tg.scenes.get("stack")
+    v = 0.3 * np.random.default_rng(0).normal(size=scene.nv)
+    sim = tg.Simulator(scene, tg.Ncp(max_iterations=1))
+    traj = sim.rollout(tg.State(scene.model.qpos0, v), 1)
+    assert not sim.jacobian(traj.steps[0]).converged
+    assert not sim.pullback(traj, dv=np.ones(scene.nv)).converged
+
+
 class TestOtherAnswers:
     def test_feet_that_stick_or_slide(self) -> None:
         """Three answers obey the laws here: cold steps from neighbouring states take one or the other."""
