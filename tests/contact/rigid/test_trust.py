@@ -175,6 +175,15 @@ class TestSwitch:
         tilted = tg.State(scene.integrate(scene.model.qpos0, [0, 0, -0.003, 0.1, 0, 0]), np.zeros(6))
         assert sim.jacobian(tilted).switch.distance > 0.1
 
+    def test_a_ball_on_a_height_field(self) -> None:
+        """MuJoCo's contacts with it jump from prism to prism: nobody knows how far that is."""
+        scene = tg.load("""<mujoco><asset><hfield name="hills" nrow="4" ncol="4" size="1 1 0.1 0.1"/></asset><worldbody>
+          <geom type="hfield" hfield="hills"/><body pos="0.1 0.05 0.0999"><freejoint/><geom size="0.1" mass="1"/></body>
+          </worldbody></mujoco>""")
+        J = tg.Simulator(scene, "ncp").jacobian(scene.initial_state())
+        assert J.switch.distance == 0.0
+        assert J.switch.kind == "contact"
+
     def test_redundant_contacts_that_part_with_the_first_change(self) -> None:
         """Two straight legs whose knees are at their limits: bend one a little, and the other one bears it all."""
         sim = tg.Simulator(robots.get("walker2d"), TIGHT["ncp"])
