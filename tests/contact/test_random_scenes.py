@@ -1,7 +1,8 @@
 """Scenes that nobody thought of: the laws of contact hold in each step, or the step says that they do not.
 
 Trees of 1 to 8 bodies with every kind of joint and geom, 1 to 3 geoms a body, friction from 0 to 2, masses over four
-decades, sizes from 1 cm to 10 m, timesteps from 1 to 20 ms, above a floor.
+decades, sizes from 1 cm to 10 m, timesteps from 1 to 20 ms, above a floor; every other one with joint limits, an
+equality between two joints or of a body with the world, and a height field.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tangens as tg
+from tangens.dynamics.tangent import integrate
 
 Array = NDArray[np.float64]
 MODELS = {"ncp": tg.Ncp(), "lcp": tg.Lcp()}
@@ -20,9 +22,10 @@ _KINDS = ("SPHERE", "CAPSULE", "CYLINDER", "ELLIPSOID", "BOX", "MESH")
 _JOINTS = ("free", "hinge", "slide", "ball", "hinge slide", "slide hinge hinge")
 
 
-def random_scene(rng: np.random.Generator) -> tg.Scene:
+def random_scene(rng: np.random.Generator, constrained: bool = False) -> tg.Scene:
     """A scene whose bodies are of one size; those of one tree may overlap, as those of many robots do."""
     spec, size = mujoco.MjSpec(), 10 ** rng.uniform(-2, 1)
+    spec.compiler.degree = False
     spec.option.timestep = rng.uniform(0.001, 0.02)
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[rng.uniform(0, 2), 0.1, 0.1])
     bodies = [spec.worldbody]
@@ -44,7 +47,31 @@ def random_scene(rng: np.random.Generator) -> tg.Scene:
                 friction=[rng.choice([0.0, rng.uniform(0, 2)]), 0.1, 0.1], mass=10 ** rng.uniform(-2, 2),
             )  # fmt: skip
         bodies.append(body)
+    if constrained:
+        _constrain(spec, rng, size)
     return tg.load(spec)
+
+
+def _constrain(spec: mujoco.MjSpec, rng: np.random.Generator, size: float) -> None:
+    """Limits of about half of all joints, an equality, and hills on the floor."""
+    turning = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
+    lines = [joint for joint in spec.joints if joint.type not in (mujoco.mjtJoint.mjJNT_FREE, turning[1])]
+    for number, joint in enumerate(spec.joints):
+        joint.name = f"joint {number}"
+        if joint.type != mujoco.mjtJoint.mjJNT_FREE and rng.uniform() < 0.5:
+            reach = rng.uniform(0.01, 0.5) * (1.0 if joint.type in turning else size)
+            joint.limited, joint.range = True, [0.0 if joint.type == turning[1] else -reach, reach]
+    tie = spec.add_equality(type=mujoco.mjtEq.mjEQ_CONNECT)
+    if len(lines) > 1 and rng.uniform() < 0.5:
+        tie.type, tie.objtype = mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtObj.mjOBJ_JOINT
+        tie.name1, tie.name2, tie.data[:5] = lines[0].name, lines[1].name, [0, rng.uniform(-2, 2), 0, 0, 0]
+    else:
+        for number, body in enumerate(spec.bodies[1:]):
+            body.name = f"body {number}"
+        tie.objtype, tie.name1, tie.data[:3] = mujoco.mjtObj.mjOBJ_BODY, "body 0", 0.2 * size * rng.normal(size=3)
+    hills = spec.add_hfield(name="hills", nrow=12, ncol=12, size=[6 * size, 6 * size, 0.3 * size, size])
+    hills.userdata = rng.uniform(0, 1, 144)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="hills", pos=[0, 0, 0.1 * size])
 
 
 def _rows(scene: tg.Scene, state: tg.State, contacts: tg.Contacts) -> Array:
@@ -61,6 +88,15 @@ def _rows(scene: tg.Scene, state: tg.State, contacts: tg.Contacts) -> Array:
             mujoco.mj_jac(m, d, part, None, point, m.geom_bodyid[geom])
             J[c] += sign * part
     return J
+
+
+def _other_rows(m: mujoco.MjModel, d: mujoco.MjData) -> Array:
+    """Directions in which limits and equalities push, (n, nv)."""
+    rows = list(d.efc_J.reshape(-1, m.nv)[d.efc_type == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY)])
+    for joint in np.flatnonzero(m.jnt_limited):
+        width = 3 if m.jnt_type[joint] == mujoco.mjtJoint.mjJNT_BALL else 1
+        rows += list(np.eye(m.nv)[m.jnt_dofadr[joint] : m.jnt_dofadr[joint] + width])
+    return np.array(rows).reshape(-1, m.nv)
 
 
 def _check_step(scene: tg.Scene, state: tg.State, out: tg.Step) -> None:
@@ -80,6 +116,7 @@ def _check_step(scene: tg.Scene, state: tg.State, out: tg.Step) -> None:
     widest = np.sqrt(2) if out.solver.method in ("guess", "pivoting", "fallback") else 1.0
     assert (pull <= widest * friction * push + 1e-6 * (1 + push.max(initial=0.0))).all()
 
+    m.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     d = mujoco.MjData(m)
     d.qpos[:], d.qvel[:] = state.q, state.v
     mujoco.mj_forward(m, d)
@@ -89,33 +126,44 @@ def _check_step(scene: tg.Scene, state: tg.State, out: tg.Step) -> None:
     # In the metric of M, so that light bodies count as much as heavy ones.
     change = v - state.v
     free = state.v + h * np.linalg.solve(M, d.qfrc_passive - d.qfrc_bias)
-    missing = np.linalg.solve(np.linalg.cholesky(M), M @ change - impulse)
+    other = _other_rows(m, d)  # limits and equalities push as well
+    left = M @ change - impulse
+    left = left - other.T @ np.linalg.lstsq(other.T, left, rcond=None)[0]
+    missing = np.linalg.solve(np.linalg.cholesky(M), left)
     assert np.abs(missing).max() <= 1e-6 * (1 + np.sqrt(change @ M @ change)), np.abs(missing).max()
-    if (contacts.distance >= 0).all():
+    if (contacts.distance >= 0).all() and not len(other):
         assert v @ M @ v <= free @ M @ free * (1 + 1e-8) + 1e-9
 
 
-def _check_derivative(sim: tg.Simulator, state: tg.State, out: tg.Step, rng: np.random.Generator) -> bool | None:
-    """Whether ∂v⁺/∂v agrees with a difference along a random direction; None where J says that it may not."""
-    J = sim.jacobian(out, wrt=("v",))
-    reach = 1e-4 * (1 + np.abs(state.v).max())
-    if not (J.unique and J.converged and J.solver.relaxed == 0.0 and J.switch.distance > reach):
-        return None
-    direction = rng.normal(size=len(state.v))
-    ends = []
-    for length in (1e-6, -1e-6):
-        end = sim.step(state.replace(v=state.v + length * direction), guess=out)
-        if not end.solver.converged:
-            return None
-        ends.append(end.state.v)
-    ours, difference = J["v", "v"] @ direction, (ends[0] - ends[1]) / 2e-6
-    return bool(np.abs(ours - difference).max() <= 1e-3 * (1 + np.abs(difference).max()))
+def _check_derivative(sim: tg.Simulator, state: tg.State, out: tg.Step, rng: np.random.Generator) -> list[bool]:
+    """Whether ∂v⁺/∂v and ∂v⁺/∂q agree with differences along random directions; nothing where J says they may not."""
+    J = sim.jacobian(out, wrt=("q", "v"))
+    if not (J.unique and J.converged):
+        return []
+    agree = []
+    for name in ("v", "q"):
+        direction, ends = rng.normal(size=len(state.v)), []
+        # Both ends of a difference are on this side of a switch if that is further than velocities and gaps move.
+        moves = 1e-6 * (np.abs(J["v", name] @ direction).max() + np.abs(direction).max() / sim.scene.timestep)
+        if J.switch.distance <= max(10 * moves, 1e-4 * (1 + np.abs(state.v).max())):
+            continue
+        for length in (1e-6, -1e-6):
+            moved = state.replace(v=state.v + length * direction)
+            if name == "q":
+                moved = state.replace(q=integrate(sim.scene.joint_layout, state.q, length * direction))
+            end = sim.step(moved, guess=out)
+            if end.solver.converged:
+                ends.append(end.state.v)
+        if len(ends) == 2:
+            ours, difference = J["v", name] @ direction, (ends[0] - ends[1]) / 2e-6
+            agree.append(bool(np.abs(ours - difference).max() <= 1e-3 * (1 + np.abs(difference).max())))
+    return agree
 
 
 def _run(model: str, seed: int) -> tuple[int, int, int, int]:
     """Steps taken and not solved, derivatives compared and derivatives that agree, in one random scene."""
     rng = np.random.default_rng(seed)
-    scene = random_scene(rng)
+    scene = random_scene(rng, constrained=seed % 2 == 1)
     sim = tg.Simulator(scene, MODELS[model])
     state = tg.State(scene.model.qpos0, rng.normal(size=scene.nv) * rng.uniform(0, 3))
     unsolved, compared, agree, steps = 0, 0, 0, 0
@@ -128,11 +176,11 @@ def _run(model: str, seed: int) -> tuple[int, int, int, int]:
         unsolved += not out.solver.converged
         if out.solver.converged and out.solver.relaxed == 0.0:
             _check_step(scene, state, out)
-            try:
-                good = _check_derivative(sim, state, out, rng)
-            except tg.NotDifferentiable:
-                good = None
-            compared, agree = compared + (good is not None), agree + (good is True)
+        try:
+            good = _check_derivative(sim, state, out, rng)
+        except tg.NotDifferentiable:
+            good = []
+        compared, agree = compared + len(good), agree + sum(good)
         state = out.state
     return steps, unsolved, compared, agree
 

@@ -178,3 +178,18 @@ def test_rows_of_elastic_bodies_gain_no_energy(model: tg.ContactModel, shape: st
         energy = 0.5 * traj.v**2 @ masses
         assert energy.max() <= energy[0] * (1 + 1e-9)
         np.testing.assert_allclose(traj.v @ masses, start.v @ masses, atol=1e-9 * masses.max())
+
+
+def test_a_step_with_an_impact_and_a_jam_has_no_derivative_and_says_so() -> None:
+    """A ball bounces while another one, in a vice, is parted from its walls apart from the laws of contact."""
+    vice = "".join(f'<geom type="box" size="1 1 1" pos="{x} 0 5"/>' for x in (3.901, 6.0995))
+    jammed = '<body pos="5 0 5"><freejoint/><geom size="0.1" mass="1"/></body>'
+    bouncer = '<body pos="0 0 0.102"><freejoint/><geom name="bouncer" size="0.1" mass="1"/></body>'
+    scene = scene_of(FLOOR + vice + jammed + bouncer).replace(restitution={"bouncer": 1.0})
+    sim, v = tg.Simulator(scene, RESOLVED), np.zeros(12)
+    v[8] = -1.0
+    out = sim.step(tg.State(scene.model.qpos0, v))
+    assert out.state.v[8] > 0
+    assert out.solver.relaxed == pytest.approx(0.1)
+    with pytest.raises(tg.NotDifferentiable, match="cannot undo"):
+        sim.jacobian(out, wrt=("v",))

@@ -54,8 +54,8 @@ class TestRelief:
 
     def test_a_derivative_that_is_not_known_is_refused(self, model: str) -> None:
         scene = _vice(0.001, 0.0015)
-        with pytest.raises(tg.NotDifferentiable, match="size"):
-            tg.Simulator(scene, model).jacobian(scene.initial_state(), wrt=("size",))
+        with pytest.raises(tg.NotDifferentiable, match="placement"):
+            tg.Simulator(scene, model).jacobian(scene.initial_state(), wrt=("placement",))
 
     def test_forward_and_reverse_mode_agree(self, model: str) -> None:
         sim = tg.Simulator(tg.load(ARM), TIGHT[model])
@@ -103,8 +103,64 @@ class TestFrictionThatJams:
         sim = tg.Simulator(_wedge(1e-4), TIGHT[model])
         state = tg.State(sim.scene.model.qpos0, [0.01, 0.2, 0.03, 0.3, 0.1, -0.2])
         assert sim.step(state).solver.relaxed > 0
-        report = check_gradients(sim, state, wrt=("q", "v", "tau", "mass", "friction"), tolerance=1e-5)
+        report = check_gradients(sim, state, wrt=("q", "v", "tau", "mass", "friction", "size"), tolerance=1e-5)
         assert report.ok, report
+
+    @pytest.mark.parametrize("sideways", [-0.1, 0.05])
+    def test_the_answer_does_not_jump_with_the_speed_at_which_it_comes_out(self, model: str, sideways: float) -> None:
+        """Fast enough, the ball leaves by itself, and the laws have an answer again: that decides nothing."""
+        sim = tg.Simulator(_wedge(1e-4), model)
+        speeds = np.linspace(0, 0.5, 101)
+        starts = [tg.State(sim.scene.model.qpos0, [sideways, 0.2, speed, 0, 0, 0]) for speed in speeds]
+        ends = np.array([sim.step(start).state.v for start in starts])
+        assert np.abs(np.diff(ends, axis=0)).max() <= 10 * (speeds[1] - speeds[0])
+
+
+def test_every_solver_finds_the_same_answer() -> None:
+    start = tg.State(_wedge(1e-4).model.qpos0, [-0.1, 0.2, 0.23, 0, 0, 0])
+    ends = [tg.Simulator(_wedge(1e-4), tg.Ncp(solver=name)).step(start).state.v for name in ("newton", "admm")]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-8)
+
+
+def _corner(friction: float, free: bool = True) -> tg.Scene:
+    """A ball of 0.1 m that slides without turning, inside a floor and a wall by 0.1 mm."""
+    turning = "" if free else '<geom type="box" size="1 1 1" pos="1.0999 0 0"/>'
+    return tg.load(f"""<mujoco><option gravity="0 0 0"/><worldbody><geom type="box" size="1 1 1" pos="-1.0999 0 0"/>
+      <geom type="box" size="1 1 1" pos="0 0 -1.0999"/>{turning}<body><joint type="slide" axis="1 0 0"/>
+      <joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"/><geom size="0.1" mass="1"/></body></worldbody>
+      </mujoco>""").replace(friction=friction)
+
+
+class TestWhatTheLawsCanUndo:
+    """By the geometry of the contacts and their friction alone, whatever moves and whoever solves."""
+
+    @pytest.mark.parametrize("speed", [0.0, 0.3, 3.0])
+    @pytest.mark.parametrize(("friction", "jams"), [(0.5, False), (0.99, False), (1.01, True), (2.0, True)])
+    def test_a_corner_jams_where_friction_exceeds_one(self, friction: float, jams: bool, speed: float) -> None:
+        out = tg.Simulator(_corner(friction), "ncp").step(tg.State([0, 0, 0], [0, speed, 0]))
+        assert out.solver.converged
+        assert (out.solver.relaxed > 0) == jams
+        np.testing.assert_allclose(out.state.v[[0, 2]], 0.05, rtol=1e-4)  # undone in any case
+
+    def test_a_vice_jams_without_friction(self) -> None:
+        out = tg.Simulator(_corner(0.0, free=False), "ncp").step(tg.State(np.zeros(3), np.zeros(3)))
+        assert out.solver.relaxed > 0
+        assert out.state.v[2] == pytest.approx(0.05, rel=1e-4)  # the floor is left all the same
+
+    @pytest.mark.parametrize("ratio", [1.0, 1e4, 1e-4])
+    def test_stacks_do_not(self, ratio: float) -> None:
+        """However high or heavy: 20 boxes that overlap by 0.1 mm each, and 5 of masses over four decades."""
+        masses = np.geomspace(1, ratio, 20 if ratio == 1.0 else 5)
+        bodies = "".join(
+            f'<body pos="0 0 {0.0499 + 0.0999 * i}"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="{mass}"/>'
+            f"</body>"
+            for i, mass in enumerate(masses)
+        )
+        scene = tg.load(f'<mujoco><worldbody><geom type="plane" size="5 5 1"/>{bodies}</worldbody></mujoco>')
+        out = tg.Simulator(scene, "ncp").step(scene.initial_state())
+        assert out.solver.converged
+        assert out.solver.relaxed == 0.0
+        np.testing.assert_allclose(out.state.v[2::6], 0.05 * np.arange(1, len(masses) + 1), rtol=1e-6)
 
 
 def test_a_robot_that_overlaps_itself_is_not_flung_apart() -> None:

@@ -87,6 +87,15 @@ class TestParameters:
         assert J["force", "v"].shape == (4, 3, 6)
 
 
+def test_a_step_that_is_not_solved_says_so_in_its_derivatives() -> None:
+    scene = tg.scenes.get("stack")
+    v = 0.3 * np.random.default_rng(0).normal(size=scene.nv)
+    sim = tg.Simulator(scene, tg.Ncp(max_iterations=1))
+    traj = sim.rollout(tg.State(scene.model.qpos0, v), 1)
+    assert not sim.jacobian(traj.steps[0]).converged
+    assert not sim.pullback(traj, dv=np.ones(scene.nv)).converged
+
+
 class TestOtherAnswers:
     def test_feet_that_stick_or_slide(self) -> None:
         """Three answers obey the laws here: cold steps from neighbouring states take one or the other."""
@@ -165,6 +174,15 @@ class TestSwitch:
         assert (near.distance, near.kind, "can" in near.where) == (0.0, "contact", True)
         tilted = tg.State(scene.integrate(scene.model.qpos0, [0, 0, -0.003, 0.1, 0, 0]), np.zeros(6))
         assert sim.jacobian(tilted).switch.distance > 0.1
+
+    def test_a_ball_on_a_height_field(self) -> None:
+        """MuJoCo's contacts with it jump from prism to prism: nobody knows how far that is."""
+        scene = tg.load("""<mujoco><asset><hfield name="hills" nrow="4" ncol="4" size="1 1 0.1 0.1"/></asset><worldbody>
+          <geom type="hfield" hfield="hills"/><body pos="0.1 0.05 0.0999"><freejoint/><geom size="0.1" mass="1"/></body>
+          </worldbody></mujoco>""")
+        J = tg.Simulator(scene, "ncp").jacobian(scene.initial_state())
+        assert J.switch.distance == 0.0
+        assert J.switch.kind == "contact"
 
     def test_redundant_contacts_that_part_with_the_first_change(self) -> None:
         """Two straight legs whose knees are at their limits: bend one a little, and the other one bears it all."""

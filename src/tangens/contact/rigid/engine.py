@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 
 _NO_GUESS = np.zeros(0)
 _MANY = 96  # contacts: fewer are solved for, or given up, within about a second
-_NEARLY = 0.999  # the share of overlaps that is undone by the laws where all can be, but for a hair
+_NEARLY = 0.999  # the largest share of overlaps that the first of two stages undoes
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 
 
@@ -102,12 +102,16 @@ class RigidEngine(HostEngine):
         self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float,
         patient: bool,
     ) -> Any:  # fmt: skip
-        """The compiled step; those of many contacts may take long, and Ctrl-C has to get through."""
+        """The compiled step."""
+        return self._run(scratch, nc, compiled_step, nc, guess, duration, implicit_h, correction, patient)
+
+    @staticmethod
+    def _run(scratch: RigidScratch, nc: int, kernel: Callable[..., Any], *arguments: Any) -> Any:
+        """A kernel at work on a scratch; with many contacts it may take long, and Ctrl-C has to get through."""
         if nc < _MANY:
-            return compiled_step(scratch.addresses, nc, guess, duration, implicit_h, correction, patient)
-        task = partial(_step_on, scratch, nc, guess, duration, implicit_h, correction, patient)
+            return kernel(scratch.addresses, *arguments)
         try:
-            return interruptible(task)
+            return interruptible(partial(_run_on, scratch, kernel, *arguments))
         except KeyboardInterrupt:
             scratch.abandoned = True  # something still works on it
             raise
@@ -119,23 +123,25 @@ class RigidEngine(HostEngine):
 
         Returns what is reported of it, the share that the laws undo, and the second stage's tape.
         """
-        share, tolerance = share_to_undo(scratch.addresses, plain[1]), self._options.tolerance
+        share, tolerance = self._run(scratch, nc, share_to_undo, plain[1], plain[4]), self._options.tolerance
         if share == 1.0 and plain[6] > tolerance:
             plain = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, correction, True)
         if share == 1.0 and not tolerance < plain[6] < math.inf:
             return plain, 1.0, None
-        for share in (share, _NEARLY, 0.0) if share < 1.0 else (_NEARLY, 0.0):
-            first = self._take(scratch, nc, _NO_GUESS, duration, implicit_h, share * correction, True)
+        missed = 0.0
+        for attempt in (min(share, _NEARLY), 0.0):
+            share, first = attempt, self._take(scratch, nc, _NO_GUESS, duration, implicit_h, attempt * correction, True)
             if first[6] <= tolerance:
                 break
+            missed = first[6]  # this share has an answer, which nobody found: the report says so
         responses = scratch.trees, scratch.body_responses, scratch.constraint_responses
-        out, second, taken, error, asked = undo_overlaps(scratch.addresses, first[1], correction, *responses)
+        out, second, taken, error, asked = self._run(scratch, nc, undo_overlaps, first[1], correction, *responses)
         at = sum(self._sizes[:2]) + 7 * nc
         out[at : at + 3 * nc] += first[0][at : at + 3 * nc]  # forces
         modes, before = out[at + 3 * nc : at + 4 * nc], first[0][at + 3 * nc : at + 4 * nc]
         modes[:] = np.where(before != BREAKING, before, modes)
         _, tape, guess, beyond, _, iterations, residual, *numbers = first
-        residual, iterations = max(residual, error), iterations + taken
+        residual, iterations = max(residual, error, missed), iterations + taken
         return (out, tape, guess, beyond, asked, iterations, residual, *numbers), share, second
 
     def _split(self, out: Array) -> tuple[Array, Array]:
@@ -157,6 +163,8 @@ class RigidEngine(HostEngine):
             if tape.second is not None:
                 other, _ = self._nearest_switch(scratch, tape.second)
                 near = min(near, other, key=lambda switch: switch.distance)
+        if 0.0 < tape.share < 1.0:  # it changes with the state, which the derivative does not follow
+            return Switch(0.0, "overlaps", "friction or bodies that are about to jam")
         return near
 
     def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
@@ -229,6 +237,6 @@ class RigidEngine(HostEngine):
         return carry_back(self.linearizer, scratch, tape.memory, cotangent, wrt, rule)
 
 
-def _step_on(scratch: RigidScratch, *arguments: Any) -> Any:
-    """The compiled step, which keeps alive what it works on."""
-    return compiled_step(scratch.addresses, *arguments)
+def _run_on(scratch: RigidScratch, kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """A kernel, which keeps alive what it works on."""
+    return kernel(scratch.addresses, *arguments)

@@ -1,8 +1,8 @@
 """Overlaps that the laws of contact cannot undo: a step in two stages.
 
 Bodies that are held overlapping, by limits, by other bodies or by friction that jams, leave the contact problem without
-a solution. Then nothing asks for more than to stay as it is, which the laws always allow, and gives a velocity v_c.
-What overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
+a solution, see `solvers.certificate`. Then overlaps ask only for the share that the laws can undo, which gives a
+velocity v_c. What still overlaps is parted by a motion of its own, on top of it, to which friction does not apply:
 
     minimise ½·|v⁺ − v_c|²_M + ½·Σ |s|²/c   so that   J·v⁺ + target + s ≥ 0,  or = 0 for an equality
 
@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact.constraint_specs import BALL_LIMIT, CONNECT, WELD
-from tangens.contact.rigid.assembly.constraint_rows import build_every_row
+from tangens.contact.rigid.assembly.active_set import add_violated
+from tangens.contact.rigid.assembly.constraint_rows import build_every_row, build_rows
 from tangens.contact.rigid.assembly.constraints import unpack_constraints
 from tangens.contact.rigid.assembly.delassus import apply_impulses, is_held, set_delassus
 from tangens.contact.rigid.assembly.targets import set_contact_targets
@@ -42,8 +43,9 @@ Records = NDArray[np.void]
 _SHARE = 1e-5  # of a body's response: so much less is undone, and nothing moves much faster than asked for
 _SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
 _IMMOBILE = 1e-18  # share of a body's response that is rounding
-_FAR = 1e3  # what is open by so many times the largest velocity asked for is in nobody's way
+_FAR = 1e3  # times the largest velocity asked for
 _NEVER = 1e6  # a target that no velocity violates
+_ROUNDING = 1e-15  # of the terms of a sum
 _NEWTON = 0  # the place of Newton's method in `solvers.solve.SOLVERS`
 
 
@@ -100,6 +102,7 @@ def undo_overlaps(
     G, impulse, sigma = w.G[: n * n].reshape(n, n), w.impulse[:n], w.sigma[:n]
     tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
     iterations, error, _ = solve(G, w.g[:n], w.blocks[:nb], impulse, sigma, most, tolerance, _NEWTON)
+    error = max(error - _rounding(G, impulse), 0.0)
     asked = _set_slopes(w, target, left, soft)
     apply_impulses(model, w)
     out = np.empty(kin.q.shape[0] + kin.v.shape[0] + 13 * nc)
@@ -109,13 +112,22 @@ def undo_overlaps(
     return out, record(table, model, w), iterations, error, asked
 
 
-@kernel(ints(2), floats(1), nogil=True)
-def share_to_undo(table: IntArray, tape: Array) -> float:
-    """The share of overlaps that a step undoes under the laws of contact, see `certificate`, from its tape."""
+@kernel(ints(2), floats(1), number, nogil=True)
+def share_to_undo(table: IntArray, tape: Array, asked: float) -> float:
+    """The share of overlaps that a step undoes under the laws of contact, see `certificate`, from its tape.
+
+    `asked` is the largest velocity that they ask for: what is further open than bodies could come by many times that is
+    in nobody's way.
+    """
     model, kin, plain = open_tape(table, tape)
-    w = new_workspace(model, kin, plain.contacts.shape[0])
-    w.contacts[:], w.L[:], w.d[:], w.v_free[:] = plain.contacts, plain.L, plain.d, 0.0
-    build_every_row(model, kin, w)
+    nc, ns, nv = plain.contacts.shape[0], model.specs.shape[0], kin.v.shape[0]
+    w = new_workspace(model, kin, nc)
+    w.contacts[:], w.L[:], w.d[:], w.v_free[:], w.v_next[:] = plain.contacts, plain.L, plain.d, 0.0, 0.0
+    limits = np.zeros(2 * ns, dtype=np.int64)
+    for c in range(nc):
+        w.contacts[c].chosen = 0
+    add_violated(model, kin, w, np.zeros((nv, 6)), limits, _FAR * asked)
+    build_rows(model, kin, w, limits, np.zeros(3 * nc + 6 * ns))
     set_delassus(model, w)
     nb, n = w.counts[0], w.counts[1]
     set_scales(w.G[: n * n].reshape(n, n), w.blocks[:nb])
@@ -133,15 +145,11 @@ def _static_problem(w: Workspace) -> tuple[IntArray, Records]:
 
     Dry friction has a bound, bounces are no overlaps, and what nothing can move asks in vain.
     """
-    nb, n, fastest = w.counts[0], w.counts[1], 0.0
-    for b in range(nb):
-        i = w.blocks[b].start
-        if w.blocks[b].kind == EQUALITY or not _bounces(w, b):
-            fastest = max(fastest, abs(w.g[i]) if w.blocks[b].kind == EQUALITY else -w.g[i])
+    nb, n = w.counts[0], w.counts[1]
     rows, blocks, m, k = np.empty(n, dtype=np.int64), w.blocks[:nb].copy(), 0, 0
     for b in range(nb):
         block = w.blocks[b]
-        if block.kind == DRY or (block.kind != EQUALITY and w.g[block.start] > _FAR * fastest) or is_held(w, b):
+        if block.kind == DRY or is_held(w, b):
             continue
         blocks[k] = block
         blocks[k].start = m
@@ -159,6 +167,18 @@ def _static_problem(w: Workspace) -> tuple[IntArray, Records]:
 @inline
 def _bounces(w: Workspace, b: int) -> bool:
     return w.blocks[b].source >= 0 and w.contacts[w.blocks[b].source].bounces != 0
+
+
+@inline
+def _rounding(G: Array, impulse: Array) -> float:
+    """How well velocities are known: what stays behind bears impulses that are large, and cancel."""
+    worst = 0.0
+    for i in range(G.shape[0]):
+        total = 0.0
+        for j in range(G.shape[0]):
+            total += abs(G[i, j] * impulse[j])
+        worst = max(worst, total)
+    return _ROUNDING * worst
 
 
 @inline

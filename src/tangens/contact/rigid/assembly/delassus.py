@@ -83,7 +83,7 @@ def set_delassus(model: Model, w: Workspace) -> None:
 def is_held(w: Workspace, b: int) -> bool:
     """Whether nothing but rounding moves a contact along its normal, or what a limit measures."""
     block, n, largest = w.blocks[b], w.counts[1], 0.0
-    if block.kind == EQUALITY or block.kind == DRY:
+    if block.kind in (EQUALITY, DRY):
         return False
     for i in range(n):
         largest = max(largest, w.G[i * n + i])

@@ -4,6 +4,7 @@ Distances are velocities [m/s, rad/s], so that all laws share one scale: of a ga
 slides, its own velocity; of one that pushes or sticks, what its spare impulse would make of its velocity. A cylinder
 that stands flat on a plane touches it at points that jump along its rim when it tilts, and of a mesh that lies flat
 MuJoCo finds but three, around the lowest: the distance is the angular velocity that would tilt them so within the step.
+Contacts with a height field jump from prism to prism, and count as on a switch.
 Bodies that bounce do so in the step that finds them in contact: the distance is the velocity that would open or close
 their gap within it.
 """
@@ -38,7 +39,9 @@ IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _NAMES = {CONTACT: "contact", BOX: "contact", LIMIT: "limit"}
-_PLANE, _CYLINDER, _MESH = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "CYLINDER", "MESH"))
+_PLANE, _HEIGHT_FIELD, _CYLINDER, _MESH = (
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}")) for name in ("PLANE", "HFIELD", "CYLINDER", "MESH")
+)
 _AGREES = 1e-6  # equations that differ by no more, relative to the largest, say the same
 _FIXED = 1e-9  # relative to the largest entry of all rows
 Namer = Callable[[np.void], str]
@@ -115,16 +118,22 @@ def first_to_part(lin: Linearization, solved: Solved) -> int | None:
 
 
 def tilting_jumps(m: mujoco.MjModel, solved: Solved, rotations: Array) -> Array:
-    """How far contacts of a plane with a cylinder or mesh are from lying flat, given the rotations of all geoms."""
+    """How far contacts of a plane with a cylinder or mesh are from lying flat, given the rotations of all geoms.
+
+    Those with a height field may always jump, from one of its prisms to the next.
+    """
     out = np.full(len(solved.contacts), np.inf)
     for block in solved.blocks:
         c = int(block["source"])
-        if c < 0 or m.geom_type[solved.contacts[c]["geom"][0]] != _PLANE:
+        if c < 0 or (kind := m.geom_type[solved.contacts[c]["geom"][0]]) not in (_PLANE, _HEIGHT_FIELD):
             continue
         normal, turn = (rotations[g].reshape(3, 3) for g in solved.contacts[c]["geom"])
         two, until_closed = int(solved.contacts[c]["geom"][1]), 0.0
         if block["mode"] == BREAKING:
             until_closed = float(solved.sigma[block["start"]])
+        if kind == _HEIGHT_FIELD:
+            out[c] = until_closed
+            continue
         if m.geom_type[two] == _CYLINDER:
             out[c] = max(until_closed, float(np.linalg.norm(np.cross(normal[:, 2], turn[:, 2]))) / solved.h)
         elif m.geom_type[two] == _MESH:

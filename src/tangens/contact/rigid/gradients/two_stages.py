@@ -39,7 +39,7 @@ Term = tuple[Array, Array]
 _ROUNDING = 1e-12  # of the largest singular value
 
 _UNAFFECTED = ("friction", "frictionloss")  # what the second stage knows nothing of
-UNKNOWN = frozenset(("size", "placement"))
+UNKNOWN = frozenset(("placement",))
 """By these there is no derivative."""
 
 
@@ -75,7 +75,8 @@ def jacobian_of_two_stages(
         one, two = ((R.reshape(nv, size), C.reshape(len(C), size)) for R, C in (term[name] for term in terms))
         if name in _UNAFFECTED:
             two = np.zeros_like(two[0]), np.zeros_like(two[1])
-        dv, *d_impulses = _through_both(first, second, one, two, forces if name == "q" else None)
+        moved = {"q": forces, "size": one[0]}.get(name)  # of R₁ by size, nothing is left but the motion of contacts
+        dv, *d_impulses = _through_both(first, second, one, two, moved)
         dq = h * by_dv @ dv + (by_q if name == "q" else 0.0)
         blocks[name] = np.stack([dq, dv]).reshape(2, nv, *shape)
         if with_force:

@@ -19,6 +19,7 @@ from tangens.contact.rigid.gradients.linearizer import Linearizer
 from tangens.contact.rigid.impacts.pieces import CutStep, Drift, Piece
 from tangens.contact.rules import GradientRule
 from tangens.dynamics.tangent import integrate_jacobians
+from tangens.errors import NotDifferentiable
 from tangens.results import Jacobian
 
 if TYPE_CHECKING:
@@ -109,6 +110,11 @@ def _meets_later(piece: Piece, name: str, dq: Array, rates: Any) -> Array:
 
 def _by_duration(linearizer: Linearizer, scratch: RigidScratch, piece: Piece, rule: GradientRule) -> Array:
     """∂v⁺/∂h of a piece."""
+    if piece.out.tape.second is not None:
+        raise NotDifferentiable(
+            "overlaps that the laws of contact cannot undo were undone apart from them in a step that was cut at an "
+            "impact, which has no derivative: take the overlap out of the pose, or exclude the pair from collision"
+        )
     memory = piece.out.tape.memory
     lin, _ = linearizer.linearize(scratch, memory, rule, with_u=False, with_turn=False)
     by_force = timestep_force(scratch.addresses, memory)

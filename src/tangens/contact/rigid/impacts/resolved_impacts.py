@@ -256,4 +256,7 @@ class ResolvedImpacts(RigidEngine):
 
 
 def _worst(pieces: Sequence[Piece]) -> SolverReport:
-    return max((piece.out.solver for piece in pieces), key=lambda report: report.residual)
+    """The report of the piece that was solved worst, with the largest velocity that any asked for in vain."""
+    reports = [piece.out.solver for piece in pieces]
+    relaxed = max(report.relaxed for report in reports)
+    return max(reports, key=lambda report: report.residual)._replace(relaxed=relaxed)

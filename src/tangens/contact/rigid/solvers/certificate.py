@@ -7,9 +7,10 @@ answer, and one that changes gradually. Of all motions from rest, one is the che
 
     minimise ½·|v|²_M + ½·Σ s²/c        s: what J·v + target lacks of the dual cone, of ≥ 0 for a limit, of = 0
 
-c is so small that s is nothing next to the targets, unless it takes impulses many thousands of times those that would do
-for each alone: then friction or bodies jam. Newton's method finds s, from large c to small ones. In most steps it need
-not: a motion that undoes more than is asked for bounds all impulses by its energy, and the first one that is tried does.
+c is so small that s is nothing next to the targets, unless it takes impulses many thousands of times those that would
+do for each alone: then friction or bodies jam. Newton's method finds s, from large c to small ones. In most steps it
+need not: a motion that undoes more than is asked for bounds all impulses by its energy, and the first one that is tried
+is such a motion.
 Motions are y with v = W·y, |v|_M = |y|.
 """
 
@@ -30,13 +31,12 @@ Records = NDArray[np.void]
 _PRICES = (1e-4, 1e-6, 1e-8, 1e-10)  # c, as shares of the least response of any block
 _FLOOR = 0.1  # of c's root, for those that ask for little or nothing
 _ALL, _NOTHING = 1e-5, 1e-3  # s, as a share of a target: below, all is undone under the laws, and above, nothing
-_AHEAD, _APART = (
-    0.5,
-    0.1,
-)  # more than is asked for, as a share of a target, and of the largest for those that do not ask
+_AHEAD, _APART = 0.5, 0.1  # more than is asked for, as a share of a target; of the largest, for who does not ask
 _ENOUGH = 0.5  # of that, to bound impulses by
+_FEW, _REDUNDANT = 60, 1e-9  # rows of the first motion tried, and their compliance
 _ROUND = 1e-3  # of the largest target: where slip is rounded off
 _NEWTON, _HALVINGS = 40, 30
+_WORK = 1e10  # multiplications, after which what has been found counts: about two seconds
 _SETTLED = 1e-7  # s is known to this share of its target
 
 
@@ -54,18 +54,23 @@ def share_undone(half: Array, target: Array, blocks: Records) -> float:
     if not largest > 0.0:
         return 1.0
     c, y = _compliance(target, blocks, largest, least), np.zeros(nv)
+    left = int(_WORK / (1.0 + nv**2 * (nv + target.shape[0])))
     ahead, has_equalities = _ahead(target, blocks, largest)
     if not has_equalities:
+        if _part(half, ahead, y) and _is_ahead(half, target, ahead, blocks, largest, least, y):
+            return 1.0
+        y[:] = 0.0
         for price in _PRICES[:2]:
-            _cheapest(half, ahead, blocks, price * c, largest, (1e-3 * largest) ** 2 / (price * least), y)
-            cost = float(np.dot(y, y))
-            if _PRICES[-1] * least * cost <= _ALL * _AHEAD * _ENOUGH * largest**2 and _is_ahead(
-                half, target, ahead, blocks, largest, y
-            ):
+            enough = (1e-3 * largest) ** 2 / (price * least)
+            left -= _cheapest(half, ahead, blocks, price * c, largest, enough, left // 2, y)[1]
+            if _is_ahead(half, target, ahead, blocks, largest, least, y):
                 return 1.0
     y[:] = 0.0
+    s = np.zeros(0)
     for price in _PRICES:
-        s = _cheapest(half, target, blocks, price * c, largest, (_SETTLED * largest) ** 2 / (price * least), y)
+        enough = (_SETTLED * largest) ** 2 / (price * least)
+        s, taken = _cheapest(half, target, blocks, price * c, largest, enough, left, y)
+        left -= taken
     worst = 0.0
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
@@ -87,8 +92,30 @@ def _ahead(target: Array, blocks: Records, largest: float) -> tuple[Array, bool]
 
 
 @subroutine
-def _is_ahead(half: Array, target: Array, ahead: Array, blocks: Records, largest: float, y: Array) -> bool:
-    """Whether a motion undoes enough more than is asked for, everywhere."""
+def _part(half: Array, ahead: Array, y: Array) -> bool:
+    """Try the motion that parts all that asks and slides nowhere: feet on a floor, boxes on each other."""
+    n = ahead.shape[0]
+    if n > _FEW:
+        return False
+    G, load = np.dot(half, half.T), np.maximum(-ahead, 0.0)
+    largest = 0.0
+    for i in range(n):
+        largest = max(largest, G[i, i])
+    for i in range(n):
+        G[i, i] += _REDUNDANT * largest
+    if not solve_equations(G, load):
+        return False
+    y[:] = np.dot(half.T, load)
+    return True
+
+
+@subroutine
+def _is_ahead(
+    half: Array, target: Array, ahead: Array, blocks: Records, largest: float, least: float, y: Array
+) -> bool:  # fmt: skip
+    """Whether a motion undoes enough more than is asked for, everywhere, for as little as bounds all impulses."""
+    if not _PRICES[-1] * least * float(np.dot(y, y)) <= _ALL * _AHEAD * _ENOUGH * largest**2:
+        return False
     n = target.shape[0]
     u, s, between = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
@@ -99,13 +126,14 @@ def _is_ahead(half: Array, target: Array, ahead: Array, blocks: Records, largest
 
 @subroutine
 def _cheapest(
-    half: Array, target: Array, blocks: Records, c: Array, largest: float, enough: float, y: Array
-) -> Array:  # fmt: skip
-    """Lead y to the cheapest motion, to a cost that is known to `enough`; returns s there."""
+    half: Array, target: Array, blocks: Records, c: Array, largest: float, enough: float, iterations: int, y: Array
+) -> tuple[Array, int]:  # fmt: skip
+    """Lead y to the cheapest motion, to a cost that is known to `enough`; returns s there, and the iterations taken."""
     n, nv, blunt = target.shape[0], half.shape[1], _ROUND * largest
     trial, u, s = np.zeros(nv), np.zeros(n), np.zeros(n)
-    cost = _cost(half, target, blocks, c, blunt, y, u, s)
-    for _ in range(_NEWTON):
+    cost, taken = _cost(half, target, blocks, c, blunt, y, u, s), 0
+    while taken < min(_NEWTON, iterations):
+        taken += 1
         gradient, H = _slopes(half, blocks, c, blunt, y, u, s)
         step = gradient.copy()
         if not solve_equations(H, step):
@@ -124,7 +152,7 @@ def _cheapest(
         if decrement <= enough:
             break
     _cost(half, target, blocks, c, blunt, y, u, s)
-    return s
+    return s, taken
 
 
 @inline
@@ -134,7 +162,7 @@ def _asked(kind: int, target: float) -> float:
 
 @inline
 def _compliance(target: Array, blocks: Records, largest: float, least: float) -> Array:
-    """C of each row at a price of 1; rows of friction have none."""
+    """Of each row, c at a price of 1; rows of friction have none."""
     c = np.zeros(target.shape[0])
     for b in range(blocks.shape[0]):
         for i in range(blocks[b].start, blocks[b].start + (1 if blocks[b].kind == CONTACT else blocks[b].width)):
