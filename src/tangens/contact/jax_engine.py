@@ -70,6 +70,7 @@ class JaxEngine(Engine):
     def __init__(self, scene: Scene, contact: ContactModel, hands_on: bool = False) -> None:
         super().__init__(scene, contact)
         self._hands_on = hands_on  # whether steps hand their memory to the next one
+        self._blank = dict[int, Any]()
         self._key = (type(self), *self.key())
         with jax.enable_x64(True):
             self._models = {self.first_room: self.shared_model(self.first_room)}
@@ -128,11 +129,18 @@ class JaxEngine(Engine):
     def _solve(self, inputs: Inputs, memory: Any, room: int) -> tuple[Solution, int]:
         """Solve a step, from the memory of another one if there is one, with as much room as it takes."""
         while True:
-            given = () if memory is None else (memory,)
+            # With a guess or without, it is the same function: one to compile.
+            given = (memory or self._no_guess(inputs, room),) if self._hands_on else ()
             solution: Solution = self.compiled("solve", room, lambda m: m.solve, len(given))(inputs, *given)
             if not solution.crowded:
                 return solution, room
             room, memory = 2 * room, None
+
+    def _no_guess(self, inputs: Inputs, room: int) -> Any:
+        if room not in self._blank:
+            shapes = jax.eval_shape(self.shared_model(room).no_guess, inputs)
+            self._blank[room] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return self._blank[room]
 
     def _report(self, solution: Solution) -> SolverReport:
         usable = bool(is_usable(*map(np.asarray, (solution.q, solution.v, solution.residual))))
