@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ Named = dict[str, Any]
 
 _EXACT = Exact()
 _MODELS: WeakValueDictionary[Hashable, PureModel] = WeakValueDictionary()  # of all engines that are alive
+_NO_GUESSES: WeakKeyDictionary[PureModel, Any] = WeakKeyDictionary()
 
 
 class Tape(NamedTuple):
@@ -70,7 +71,6 @@ class JaxEngine(Engine):
     def __init__(self, scene: Scene, contact: ContactModel, hands_on: bool = False) -> None:
         super().__init__(scene, contact)
         self._hands_on = hands_on  # whether steps hand their memory to the next one
-        self._blank = dict[int, Any]()
         self._key = (type(self), *self.key())
         with jax.enable_x64(True):
             self._models = {self.first_room: self.shared_model(self.first_room)}
@@ -137,10 +137,11 @@ class JaxEngine(Engine):
             room, memory = 2 * room, None
 
     def _no_guess(self, inputs: Inputs, room: int) -> Any:
-        if room not in self._blank:
-            shapes = jax.eval_shape(self.shared_model(room).no_guess, inputs)
-            self._blank[room] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        return self._blank[room]
+        model = self._models.setdefault(room, self.shared_model(room))
+        if model not in _NO_GUESSES:  # half a second of tracing
+            shapes = jax.eval_shape(model.no_guess, inputs)
+            _NO_GUESSES[model] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return _NO_GUESSES[model]
 
     def _report(self, solution: Solution) -> SolverReport:
         usable = bool(is_usable(*map(np.asarray, (solution.q, solution.v, solution.residual))))

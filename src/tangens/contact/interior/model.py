@@ -165,7 +165,8 @@ class InteriorModel(PureModel):
                 continue
             bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
-            near = jax.lax.top_k(-bound, self.capacity)[1]
+            # In order, so that the guess of the step before is of the same pairs.
+            near = jnp.sort(jax.lax.top_k(-bound, self.capacity)[1])
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
             ends.append(jax.tree.map(lambda leaf, near=near: leaf[near], end))
             crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
