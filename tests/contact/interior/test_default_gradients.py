@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 import tangens as tg
-from tangens import robots
 
 pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process
 
@@ -45,18 +44,15 @@ def test_of_an_arm_with_dry_friction_that_pushes_a_box() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["quadruped", "go1"])
-def test_of_robots_that_stand(name: str) -> None:
-    scene = tg.scenes.quadruped() if name == "quadruped" else robots.get(name)
-    state = scene.initial_state("standing" if name == "go1" else None)
-    settled = tg.Simulator(scene, contact="single-level").rollout(state, 40).state(-1)
+def test_of_a_quadruped_that_stands() -> None:
+    scene = tg.scenes.quadruped()
+    settled = tg.Simulator(scene, contact="single-level").rollout(scene.initial_state(), 40).state(-1)
     assert_right(scene, settled, touches=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["arm", "ur5"])
-def test_of_arms_that_swing(name: str) -> None:
-    scene, rng = tg.scenes.arm() if name == "arm" else robots.get(name), np.random.default_rng(0)
+def test_of_an_arm_that_swings() -> None:
+    scene, rng = tg.scenes.arm(), np.random.default_rng(0)
     assert_right(scene, scene.initial_state().replace(v=0.5 * rng.normal(size=scene.nv)), touches=False)
 
 

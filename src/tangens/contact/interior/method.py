@@ -48,7 +48,7 @@ explain the motion to this share."""
 _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 """Most that an iteration turns a body [rad], changes α and brings ε towards zero, relative."""
 _TINY = 1e-300
-_PATIENCE, _WARM_PATIENCE = 40, 25
+_PATIENCE, WARM_PATIENCE = 40, 10
 """Iterations after which an attempt is given up: steps take 7 to 15 on average, 4 from where the one before ended."""
 _SLACKS, _FORCES = (1.0, 1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
 """Of the guesses of all attempts, over those of the first. Between two walls that it does not touch, the first guess's
@@ -159,7 +159,7 @@ def solve(
     # To look at the guess inside the loop, too, compiles in two thirds of the time.
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, guess, one, one))
     first, is_warm = (guess, jnp.zeros((), bool)) if warm is None else (_chosen(warm[1], warm[0], guess), warm[1])
-    ends = jnp.minimum(jnp.where(is_warm, _WARM_PATIENCE, _PATIENCE), most) + 1
+    ends = jnp.minimum(jnp.where(is_warm, WARM_PATIENCE, _PATIENCE), most) + 1
     begin = _Walk(first, first, jnp.where(is_warm, _WARM, zero), zero, ends, one, most < 0, nowhere)
     return jax.lax.while_loop(lambda walk: ~walk.done & (walk.k <= pause), iterate, begin).here
 

@@ -94,7 +94,9 @@ class InteriorModel(PureModel):
             residual = jnp.where(outcome.converged | crowded, residual, jnp.inf)
         frames = tuple(group.frame for group in outcome.system.groups)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
-        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved)
+        # Where a guess led nowhere, the next step does not try one: on some robots (go1 in flight) none does.
+        misled = jnp.zeros((), bool) if guess is None else guess.converged & (outcome.iterations > method.WARM_PATIENCE)
+        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled)
         unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
         return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
