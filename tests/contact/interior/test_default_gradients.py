@@ -16,7 +16,7 @@ import tangens as tg
 pytestmark = pytest.mark.xdist_group("interior")  # compiled functions are shared within a process
 
 Array = NDArray[np.float64]
-_LENGTHS = {"q": 1e-9, "v": 1e-6, "tau": 1e-3}
+_LENGTHS = {"q": 1e-9, "v": 1e-6, "tau": 1e-5}  # a light joint takes 1e-6 m/s from 1e-5 N m
 _STENCIL = ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12))
 
 PUSHER = """
