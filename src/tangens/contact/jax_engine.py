@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ Named = dict[str, Any]
 
 _EXACT = Exact()
 _MODELS: WeakValueDictionary[Hashable, PureModel] = WeakValueDictionary()  # of all engines that are alive
+_NO_GUESSES: WeakKeyDictionary[PureModel, Any] = WeakKeyDictionary()
 
 
 class Tape(NamedTuple):
@@ -128,11 +129,19 @@ class JaxEngine(Engine):
     def _solve(self, inputs: Inputs, memory: Any, room: int) -> tuple[Solution, int]:
         """Solve a step, from the memory of another one if there is one, with as much room as it takes."""
         while True:
-            given = () if memory is None else (memory,)
+            # With a guess or without, it is the same function: one to compile.
+            given = (memory or self._no_guess(inputs, room),) if self._hands_on else ()
             solution: Solution = self.compiled("solve", room, lambda m: m.solve, len(given))(inputs, *given)
             if not solution.crowded:
                 return solution, room
             room, memory = 2 * room, None
+
+    def _no_guess(self, inputs: Inputs, room: int) -> Any:
+        model = self._models.setdefault(room, self.shared_model(room))
+        if model not in _NO_GUESSES:  # half a second of tracing
+            shapes = jax.eval_shape(model.no_guess, inputs)
+            _NO_GUESSES[model] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return _NO_GUESSES[model]
 
     def _report(self, solution: Solution) -> SolverReport:
         usable = bool(is_usable(*map(np.asarray, (solution.q, solution.v, solution.residual))))

@@ -78,6 +78,10 @@ class PureModel(ABC):
     def solve(self, inputs: Inputs, guess: Any = None) -> Solution:
         """Take a step, from the memory of another one if that is given."""
 
+    def no_guess(self, inputs: Inputs) -> Any:
+        """A memory that says that there is none to start from; of models that start from others. Only shapes count."""
+        raise NotImplementedError
+
     def tangent(self, inputs: Inputs, v_next: Array, memory: Any, change: Change) -> tuple[Array, Array]:
         """How q⁺, in its tangent space, and v⁺ change along a change of the inputs: a linear function of it.
 

@@ -219,9 +219,9 @@ def following(
 
 def warmed(c: Constraints, x: Bounds, shift: float) -> Bounds:
     """A solution moved into the interior; the two sides of dry friction still make up its bound."""
-    n = c.sizes[0]
-    inner = (1 - shift) * x.force + shift * jnp.concatenate([x.force[:n], c.losses, c.losses])
-    return Bounds(inner.at[:n].add(shift), x.gap + shift)
+    inside = jnp.concatenate([x.force[: c.sizes[0]] + c.limit_scale.force, c.losses, c.losses])
+    units = jnp.concatenate([c.limit_scale.length, c.dry_scale.speed, c.dry_scale.speed])
+    return Bounds(x.force + shift * (inside - x.force), x.gap + shift * units)
 
 
 def _split(c: Constraints, y: Array) -> tuple[Array, tuple[Array, Array]]:

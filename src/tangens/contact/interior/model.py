@@ -27,7 +27,7 @@ from tangens.contact.interior.equations import (
     kinematics_at,
     step_residual,
 )
-from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, start
+from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, speed_of, start
 from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
@@ -40,7 +40,6 @@ Array = jax.Array
 
 _DETECTION = 1e-9  # relaxation of the growth problems of the bilevel method: as good as solved
 _WARM = 1e-2  # how far a solution is moved into the interior before the next step starts there (paper 1, Sec. VII)
-_WARM_MOST = 25  # iterations after which a warm start is given up
 
 
 class Memory(NamedTuple):
@@ -53,6 +52,8 @@ class Memory(NamedTuple):
     """Newton's, of the size of the velocities, (nv, nv)."""
     frames: tuple[Array, ...]
     """Contact frames in the axes of each pair's body 1."""
+    converged: Array
+    """Whether another step may start from here."""
 
 
 class InteriorModel(PureModel):
@@ -81,14 +82,8 @@ class InteriorModel(PureModel):
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
         resorts = not self._is_bilevel  # the baseline stays what the paper has
-        if guess is None:
-            outcome = run(self.start(problem), most, resorts=resorts)
-        else:
-            # A warm start that does not lead anywhere soon is given up, so it cannot cost a solution.
-            warm = run(warmed(problem, guess.x, _WARM), jnp.minimum(most, _WARM_MOST), resorts=False)
-            cold = jax.lax.cond(warm.converged, lambda: warm, lambda: run(self.start(problem), most, resorts=resorts))
-            spent = jnp.where(warm.converged, 0, warm.iterations)
-            outcome = cold._replace(iterations=cold.iterations + spent)
+        warm = None if guess is None else (warmed(problem, guess.x, _WARM), guess.converged)
+        outcome = run(self.start(problem), most, resorts=resorts, warm=warm)
         v = outcome.x.v
         q = integrate(self.layout, problem.q, problem.timestep * v)
         residual = jnp.maximum(outcome.residual, outcome.complementarity)
@@ -98,14 +93,23 @@ class InteriorModel(PureModel):
             # What solves no equations at all, not even relaxed ones, is no result.
             residual = jnp.where(outcome.converged | crowded, residual, jnp.inf)
         frames = tuple(group.frame for group in outcome.system.groups)
-        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
+        # Where a guess led nowhere, the next step does not try one: on some robots (go1 in flight) none does.
+        misled = jnp.zeros((), bool) if guess is None else guess.converged & (outcome.iterations > method.WARM_PATIENCE)
+        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled)
         unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
         return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
+    def no_guess(self, inputs: Inputs) -> Memory:
+        """A memory that nothing starts from."""
+        problem = self.problem(inputs)[0]
+        matrix, pairs = jnp.zeros_like(problem.inertia), problem.groups
+        frames = tuple(jnp.zeros((len(group.friction), 3, group.shape1.dim)) for group in pairs)
+        return Memory(self.start(problem), jnp.ones(()), matrix, frames, jnp.zeros((), bool))
+
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
-        x, relief, matrix, frames = memory
+        x, relief, matrix, frames, _ = memory
         problem = method.relieved(self.problem(inputs)[0], relief)
 
         def residual(change: Change) -> Any:
@@ -163,7 +167,8 @@ class InteriorModel(PureModel):
                 continue
             bodies = all_bodies(group, kin.spatial, kin.twist)
             bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
-            near = jax.lax.top_k(-bound, self.capacity)[1]
+            # In order, so that the guess of the step before is of the same pairs.
+            near = jnp.sort(jax.lax.top_k(-bound, self.capacity)[1])
             kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
             ends.append(jax.tree.map(lambda leaf, near=near: leaf[near], end))
             crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
@@ -209,12 +214,14 @@ def _speed(bodies: Bodies) -> Array:
 
 
 def warmed(problem: Problem, x: Iterate, shift: float) -> Iterate:
-    """A solution moved into the interior, as a guess for the step after it (paper 1, Sec. VII)."""
+    """A solution moved into the interior, in the pairs' own units: a guess for the step after (paper 1, Sec. VII)."""
 
-    def of(u: Unknowns) -> Unknowns:
-        grown = u.growth._replace(slack=u.growth.slack + shift, dual=u.growth.dual + shift)
-        normal_force, psi = u.normal_force + shift, u.psi + shift
-        return u._replace(growth=grown, gamma=u.gamma + shift, gap=u.gap + shift, normal_force=normal_force, psi=psi)
+    def of(pair: Pair, u: Unknowns) -> Unknowns:
+        length, force, speed = shift * pair.length, shift * EARTH * pair.mass, shift * speed_of(pair)
+        slack, dual = u.growth.slack + length[:, None], u.growth.dual + force[:, None]
+        grown = u.growth._replace(slack=slack, dual=dual)
+        normal_force, psi = u.normal_force + force, u.psi + speed
+        return u._replace(growth=grown, gamma=u.gamma + force, gap=u.gap + length, normal_force=normal_force, psi=psi)
 
     bounds = constraints.warmed(problem.constraints, x.bounds, shift)
-    return Iterate(x.v, tuple(of(u) for u in x.pairs), bounds, x.ties)
+    return Iterate(x.v, tuple(map(of, problem.groups, x.pairs)), bounds, x.ties)

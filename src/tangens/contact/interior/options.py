@@ -30,8 +30,9 @@ class InteriorContact(ContactModel):
     """Let contact forces act on bodies where they are at the beginning of a step, not at its end: no momentum is lost
     when bodies collide."""
 
-    warm_start: bool = False
-    """Start each step from the solution of the one before, pushed into the interior; from scratch where that fails."""
+    warm_start: bool = True
+    """Start each step of a rollout, and `sim.step(out)`, from the solution of the one before, pushed into the interior;
+    from scratch where that fails."""
 
     sharpness: float = 3.0
     """Weight of collision detection's objective, over the weight of the lighter body of a pair (all that hangs together
