@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tangens.collision.accuracy import set_accuracy
+from tangens.collision.contact_rows import GEOM, geom_records
 from tangens.collision.differenced import DifferencedContacts
 from tangens.collision.motion import contact_response
-from tangens.collision.rows import GEOM, geom_records
 from tangens.collision.shapes import Hulls, hull_tables
 
 

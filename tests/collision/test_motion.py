@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import refine_contact, set_accuracy
+from tangens.collision.contact_rows import GEOM, geom_records
 from tangens.collision.motion import contact_response
 from tangens.collision.randomized import RandomizedContacts
-from tangens.collision.rows import GEOM, geom_records
 from tangens.collision.shapes import hull_tables, shape_motion
 
 Array = NDArray[np.float64]

@@ -136,7 +136,7 @@ class TestGradients:
 
     @pytest.mark.parametrize("name", ["half_cheetah", "ant", "humanoid", "dm_cheetah"])
     def test_robots_in_contact(self, name: str) -> None:
-        from tangens.lab.papers.accuracy import TOLERANCE, judge
+        from tangens.lab.papers.gradient_accuracy import TOLERANCE, judge
 
         verdict = judge(robots.get(name), TIGHT, 12)
         misses = sum(error > TOLERANCE for error in verdict.errors)

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import rotation_of
+from tangens.collision.contact_rows import rotation_of
 
 Array = NDArray[np.float64]
 

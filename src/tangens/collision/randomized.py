@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import refine_contact, set_accuracy
-from tangens.collision.rows import GEOM, geom_records, rotation_of
+from tangens.collision.contact_rows import GEOM, geom_records, rotation_of
 from tangens.collision.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Hulls, hull_tables
 from tangens.kernels import floats, ints, kernel, named, number, records
 

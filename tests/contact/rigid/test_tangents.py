@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tangens.collision.rows import rotation_of
+from tangens.collision.contact_rows import rotation_of
 from tangens.contact.rigid.assembly.tangents import set_tangents, spin_of_tangents
 
 coordinates = st.lists(st.floats(-1, 1), min_size=3, max_size=3)

@@ -12,9 +12,9 @@ import pytest
 import tangens as tg
 from tangens.cli import main
 from tangens.lab import papers
-from tangens.lab.papers import accuracy, motions, ncp, poses
+from tangens.lab.papers import gradient_accuracy, motions, ncp, poses
 from tangens.lab.papers.ncp import inverse, physics, tables
-from tangens.lab.papers.rows import at_least, at_most, info
+from tangens.lab.papers.result_rows import at_least, at_most, info
 from tangens.testing import Sample
 
 
@@ -65,13 +65,13 @@ class TestInverseProblems:
 
 class TestAccuracy:
     def test_a_robot_is_judged(self) -> None:
-        verdict = accuracy.judge(motions.robot("half_cheetah"), tg.Ncp(tolerance=accuracy.TIGHT), 3)
+        verdict = gradient_accuracy.judge(motions.robot("half_cheetah"), tg.Ncp(tolerance=gradient_accuracy.TIGHT), 3)
         assert len(verdict.errors) == 3
-        assert np.median(verdict.errors) < accuracy.TOLERANCE
+        assert np.median(verdict.errors) < gradient_accuracy.TOLERANCE
 
     def test_states_asked_for_in_contact_are(self) -> None:
         simulator = tg.Simulator(motions.robot("hopper"), contact="ncp")
-        for sample in accuracy.in_contact(simulator, 3, np.random.default_rng(1)):
+        for sample in gradient_accuracy.in_contact(simulator, 3, np.random.default_rng(1)):
             assert set(simulator.step(*sample).contacts.mode) - {"breaking"}
 
     def test_a_wrong_derivative_is_not_excused(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,15 +82,15 @@ class TestAccuracy:
         touching, flying = (
             Sample(_raised(scene, height), np.zeros(scene.nu), np.zeros(scene.nv)) for height in (fall, 0.1)
         )
-        assert accuracy.on_switch(simulator, touching)
+        assert gradient_accuracy.on_switch(simulator, touching)
         right = simulator.jacobian
 
         def wrong(*args: Any, **kwargs: Any) -> dict[tuple[str, str], np.ndarray]:
             return {key: 1.01 * block for key, block in right(*args, **kwargs).items()}
 
-        assert accuracy.on_switch(simulator, flying)  # nothing misses
+        assert gradient_accuracy.on_switch(simulator, flying)  # nothing misses
         monkeypatch.setattr(simulator, "jacobian", wrong)
-        assert not accuracy.on_switch(simulator, flying)
+        assert not gradient_accuracy.on_switch(simulator, flying)
 
 
 def _raised(scene: tg.Scene, height: float) -> tg.State:

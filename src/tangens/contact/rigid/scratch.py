@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import set_accuracy
+from tangens.collision.contact_rows import geom_records
 from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
-from tangens.collision.rows import geom_records
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.constraint_specs import Constraints

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tangens.lab.papers.rows import Row
+from tangens.lab.papers.result_rows import Row
 from tangens.lab.report import environment
 
 Part = Callable[[str, Path], tuple[list[Row], list[Path]]]

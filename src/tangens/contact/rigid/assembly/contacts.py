@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.accuracy import refine_contact
-from tangens.collision.rows import point_rows
+from tangens.collision.contact_rows import point_rows
 from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import point_rows
+from tangens.collision.contact_rows import point_rows
 from tangens.contact.rigid.assembly.constraint_row_derivatives import (
     LoadedRows,
     RowDerivatives,

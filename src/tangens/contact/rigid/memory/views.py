@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.collision.rows import GEOM
+from tangens.collision.contact_rows import GEOM
 from tangens.collision.shapes import Hulls
 from tangens.contact.rigid.assembly.constraints import unpack_constraints
 from tangens.contact.rigid.memory.address_table import (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tangens.collision.pair_manifold import Manifold, Pose, Smoothing, pair_manifold
 from tangens.dynamics.tangent_jax import exp_matrix
 from tangens.geometry.solids import Solid, solid_of_geom
-from tangens.lab.papers.rows import Row, at_least, at_most
+from tangens.lab.papers.result_rows import Row, at_least, at_most
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]

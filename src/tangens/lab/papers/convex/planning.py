@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tangens.contact import Convex
 from tangens.geometry.superquadric_fits import Parameters
 from tangens.lab.creatures import Body, body_of
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator

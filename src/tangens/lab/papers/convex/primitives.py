@@ -16,7 +16,7 @@ from tangens.geometry.field_unions import Difference, Moved
 from tangens.geometry.primitive_clouds import primitive_cloud
 from tangens.geometry.signed_distances import BoxField, SegmentField
 from tangens.lab.creatures import creature
-from tangens.lab.papers.rows import Row, at_most
+from tangens.lab.papers.result_rows import Row, at_most
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]

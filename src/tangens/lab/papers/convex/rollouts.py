@@ -19,7 +19,7 @@ from tangens.geometry.mesh_files import read_mesh
 from tangens.lab.creatures import Body, body_of, creature_body
 from tangens.lab.decomposition_picture import shade
 from tangens.lab.papers.convex.falling import Fall, fall, falling_scene
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.edge_edge import edge_edge
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tangens.contact import Lcp
-from tangens.lab.papers import accuracy
+from tangens.lab.papers import gradient_accuracy
 from tangens.lab.papers.lcp import bounces, drone, jumps, rollouts, time_to_loss
 from tangens.lab.papers.parts import Advance, Part, run_parts
 
@@ -22,7 +22,7 @@ PARTS: dict[str, Part] = {
     "Fig. 8: drone": drone.run,
     "Sec. VII-D: catapult, worm, humanoid": jumps.run,
     "Sec. VI: bounces": bounces.run,
-    "gradient accuracy": partial(accuracy.run, Lcp(tolerance=accuracy.TIGHT), ROBOTS),
+    "gradient accuracy": partial(gradient_accuracy.run, Lcp(tolerance=gradient_accuracy.TIGHT), ROBOTS),
     "rollouts": rollouts.run,
 }
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.contact import Lcp
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene
 from tangens.simulate import Simulator

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tangens import scenes
 from tangens.lab.papers.lcp.time_to_loss import CATAPULT_TARGET, catapult
 from tangens.lab.papers.poses import g1_crouching, g1_soles, heights, outlines, placed
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.optimize import (
     ControlProblem,

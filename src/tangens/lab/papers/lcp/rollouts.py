@@ -14,7 +14,7 @@ import numpy as np
 from tangens.contact import Lcp
 from tangens.errors import Error
 from tangens.lab.papers.motions import random_motion, robot, with_rotors
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.simulate import Simulator
 

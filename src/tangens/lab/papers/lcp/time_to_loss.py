@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens import scenes
-from tangens.lab.papers.rows import Row, at_least, info
+from tangens.lab.papers.result_rows import Row, at_least, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.optimize import (
     ControlProblem,

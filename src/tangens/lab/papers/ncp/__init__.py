@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tangens.contact import Ncp
-from tangens.lab.papers import accuracy
+from tangens.lab.papers import gradient_accuracy
 from tangens.lab.papers.ncp import inverse, physics, tables
 from tangens.lab.papers.parts import Advance, Part, run_parts
 
@@ -18,7 +18,7 @@ ROBOTS = (
 PARTS: dict[str, Part] = {
     "Fig. 3: initial conditions": inverse.initial_conditions,
     "Fig. 4, App. E: inverse dynamics": inverse.torques,
-    "gradient accuracy": partial(accuracy.run, Ncp(tolerance=accuracy.TIGHT), ROBOTS),
+    "gradient accuracy": partial(gradient_accuracy.run, Ncp(tolerance=gradient_accuracy.TIGHT), ROBOTS),
     "physics": physics.laws,
     "solver": physics.solver,
     "soak": physics.soak,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.lab.papers import poses
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.optimize import (
     LeastSquares,

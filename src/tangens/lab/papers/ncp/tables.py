@@ -12,9 +12,9 @@ import numpy as np
 from tangens import robots
 from tangens.errors import Error
 from tangens.lab.bench.timing import Timings, one_core
-from tangens.lab.papers.accuracy import in_contact
+from tangens.lab.papers.gradient_accuracy import in_contact
 from tangens.lab.papers.motions import robot
-from tangens.lab.papers.rows import Row, at_least, info
+from tangens.lab.papers.result_rows import Row, at_least, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tangens import scenes
 from tangens.contact import Bilevel, SingleLevel
 from tangens.contact.interior.options import InteriorContact
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.papers.single_level.cells import CELLS, Cell, batch, plot, reference, wins
 from tangens.scene import Scene
 

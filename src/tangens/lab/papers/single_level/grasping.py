@@ -17,7 +17,7 @@ from tangens import scenes
 from tangens.contact import ContactModel, SingleLevel
 from tangens.contact.rules import GradientRule, Relaxed
 from tangens.lab.papers.poses import outlines
-from tangens.lab.papers.rows import Row, at_least, info
+from tangens.lab.papers.result_rows import Row, at_least, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.optimize import FingertipGrasps, Manipulation, Plan, contact_rrt, replay
 from tangens.results import Trajectory

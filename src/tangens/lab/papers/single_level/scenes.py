@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tangens import scenes
 from tangens.contact import SingleLevel
-from tangens.lab.papers.rows import Row, at_least, at_most
+from tangens.lab.papers.result_rows import Row, at_least, at_most
 from tangens.lab.papers.single_level.outlines import lowest, outlines
 from tangens.lab.report import new_figure, save_figure
 from tangens.results import Step

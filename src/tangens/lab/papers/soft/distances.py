@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tangens.geometry.mesh_clouds import soft_distances
 from tangens.geometry.oriented_points import OrientedPoints
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]

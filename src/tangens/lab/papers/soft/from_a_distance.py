@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.lab import push_elsewhere, push_search, pushing
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.papers.soft.drawing import draw_push
 from tangens.lab.pushing import NEAR_ENOUGH, Pushing
 from tangens.lab.report import new_figure, save_figure

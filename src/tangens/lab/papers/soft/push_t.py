@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tangens import scenes
 from tangens.contact import Soft
 from tangens.contact.compiling import compiled
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.papers.soft.drawing import draw_pushes
 from tangens.lab.pushing import pose
 from tangens.optimize import via_point_search

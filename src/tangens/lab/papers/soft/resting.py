@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import Soft
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import Scene, load
 from tangens.simulate import Simulator

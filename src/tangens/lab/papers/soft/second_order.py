@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tangens.contact import Soft
-from tangens.lab.papers.rows import Row, at_most, info
+from tangens.lab.papers.result_rows import Row, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.optimize import ControlProblem, ControlResult, Effort, TargetState, ilqr
 from tangens.scene import load

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import Soft
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import load
 from tangens.simulate import Simulator

@@ -20,7 +20,7 @@ from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.errors import NotDifferentiable, SolverError
 from tangens.lab.papers.motions import random_controls, robot
 from tangens.lab.papers.poses import floating, start
-from tangens.lab.papers.rows import Row, at_least, at_most, info
+from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.results import Contacts, Step
 from tangens.scene import Scene
