@@ -30,6 +30,8 @@ WIDE = tg.Soft(smoothing=(1e-3, 5e-3, 5e-3), stiffness=2e3, dissipation=0.1, sti
 ALONG = np.linspace(-1, 1, 9)
 """Where on a line second derivatives are looked at; the middle is where degenerate lines are degenerate."""
 LINES_AT_ONCE = 12
+STEPS = 1e-6, 1e-7
+"""Along a line: at the centre of a box, second derivatives rise and fall within 1e-4 of it, and a jump would stay."""
 
 
 @cache
@@ -90,7 +92,7 @@ def lines(count: int, stretch: float) -> tuple[Array, ...]:
 
 
 def jumps(contact: tg.Soft, count: int, stretch: float) -> tuple[Array, Array, Array]:
-    """Of each line: how far second derivatives are apart a step away, a tenth of it away, and how large they are."""
+    """Of each line: how far second derivatives are apart at both STEPS, and how large they are."""
     run, near, nearer, size = second_derivatives(contact), list[Array](), list[Array](), list[Array]()
     columns = lines(count, stretch)
     for first in range(0, count, LINES_AT_ONCE):
@@ -98,7 +100,7 @@ def jumps(contact: tg.Soft, count: int, stretch: float) -> tuple[Array, Array, A
             np.resize(column[first : first + LINES_AT_ONCE], (LINES_AT_ONCE, column.shape[1])) for column in columns
         ]
         here, there, close = (
-            np.asarray(run(*rows, np.tile(ALONG + step, (LINES_AT_ONCE, 1)))) for step in (0.0, 1e-4, 1e-5)
+            np.asarray(run(*rows, np.tile(ALONG + step, (LINES_AT_ONCE, 1)))) for step in (0.0, *STEPS)
         )
         near.append(np.abs(there - here).max((1, 2)))
         nearer.append(np.abs(close - here).max((1, 2)))
