@@ -112,7 +112,7 @@ class TestBoxes:
 
     @pytest.mark.slow
     @pytest.mark.xfail(
-        strict=False, reason="two of the 40 gain up to 1.2e-3 J: an edge that ends on a face near its rim"
+        strict=True, reason="two of the 40 gain up to 1.2e-3 J: an edge that ends on a face near its rim"
     )
     def test_random_drops_never_gain_energy(self) -> None:
         """On top of each other, beside each other, on corners; springs included, and not."""
