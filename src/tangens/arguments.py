@@ -50,7 +50,7 @@ class Arguments:
         force = (
             self._no_force if tau is None else tau if _is_plain(tau, self._force_shape) else as_vector("tau", tau, nv)
         )
-        if not _admissible(q, self._quat_q, control, force):
+        if not _admissible.unchecked(q, self._quat_q, control, force):
             as_vector("u", control, nu)
             as_vector("tau", force, nv)
             self._complain_of_quaternions(q)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -26,6 +27,7 @@ from tangens.dynamics.force_elements import ACTUATOR, tabulate, unpack
 from tangens.dynamics.force_model import is_implicit, read_forces
 from tangens.dynamics.forces import evaluate_forces
 from tangens.dynamics.implicit_damping import line_damping
+from tangens.dynamics.inertial_gradients import inertial_gradients
 from tangens.dynamics.kinematic_tree import pack_tree
 from tangens.dynamics.parameter_forces import GravityCompensation, ParameterForces
 from tangens.dynamics.tangent import integrate_rows
@@ -155,11 +157,20 @@ class ExactDynamics:
         """The transpose of `blocks`: all parameters share one cotangent of tau."""
         out = {name: dq @ by_state[k, 0] + dv @ by_state[k, 1] for name, k in _COLUMN.items()}
         out["u"] = dq @ by_u[0] + dv @ by_u[1]
-        regressors: dict[str, Array] = {}
-        a = np.array(self._data.ddq)
-        for name in wrt:
-            out[name] = np.tensordot(out["tau"], self.parameter_forces.by(name, q, v, a, regressors), axes=1)
-        return out
+        a, z = np.array(self._data.ddq), out["tau"]
+        by_parameter = self.parameter_forces.carried_back(wrt, z, v, a, partial(self._inertial_gradients, q, v, a, z))
+        return out | by_parameter
+
+    def _inertial_gradients(self, q: Array, v: Array, a: Array, z: Array, compensated: Array) -> Sequence[Array]:
+        m, d = self.model, self._mjdata
+        self._qpos[:] = q
+        mujoco.mj_kinematics(m, d)
+        mujoco.mj_comPos(m, d)
+        where, forces = (d.cdof, d.subtree_com, d.xpos, d.xquat), self.parameter_forces
+        found: Sequence[Array] = inertial_gradients(
+            self._packed_tree, *where, forces.gravity, forces.inertials, v, a, z, compensated
+        )
+        return found
 
     def _linearize(
         self, q: Array, v: Array, u: Array, tau: Array, assemble: Callable[..., None], with_u: bool

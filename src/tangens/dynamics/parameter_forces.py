@@ -7,7 +7,7 @@ contact model gets its derivative from that of `tau`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
@@ -15,12 +15,16 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 from tangens.dynamics.force_elements import ForceElements
+from tangens.dynamics.inertial_gradients import inertials_of
 from tangens.dynamics.tree import RigidBodyTree, body_inertia, build_tree
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 PARAMETERS = ("mass", "com", "inertia", "damping", "armature", "gravity")
+# Places in the ten numbers of a body.
+_INERTIALS: dict[str, int | slice] = {"mass": 0, "com": slice(1, 4), "inertia": slice(4, 10)}
+_NOWHERE = np.zeros(0)
 
 
 class GravityCompensation:
@@ -52,6 +56,11 @@ class ParameterForces:
         self.model, self.tree, self.implicit_h = model, tree, implicit_h
         self._pin, self._elements, self._gravcomp = tree.model, elements, gravcomp
         self._inertial_map: Array | None = None
+        off = mujoco.mjtDisableBit
+        self._has_gravity = not model.opt.disableflags & off.mjDSBL_GRAVITY
+        self.gravity = model.opt.gravity * self._has_gravity
+        self.inertials = inertials_of(model)
+        self._has_dampers = not model.opt.disableflags & off.mjDSBL_DAMPER
 
     def by(self, name: str, q: Array, v: Array, a: Array, regressors: dict[str, Array]) -> Array:
         """The force by one parameter at a state and its acceleration, shape (nv, ...).
@@ -61,14 +70,35 @@ class ParameterForces:
         if name == "armature":
             return np.diag(-a)
         if name == "damping":
-            enabled = not self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_DAMPER
-            return np.diag(-(v + self.implicit_h * a)) * enabled
+            return np.diag(-(v + self.implicit_h * a)) * self._has_dampers
         if name == "gravity":
             return self._force_by_gravity(q[self.tree.q_order])
         if not regressors:
             force = self._force_by_inertials(q[self.tree.q_order], v, a)
-            regressors.update(mass=force[..., 0], com=force[..., 1:4], inertia=force[..., 4:10])
+            regressors.update({inertial: force[..., columns] for inertial, columns in _INERTIALS.items()})
         return regressors[name]
+
+    def carried_back(
+        self, names: Sequence[str], z: Array, v: Array, a: Array, inertial_gradients: Callable[[Array], Sequence[Array]]
+    ) -> dict[str, Array]:
+        """z·(the force by each of these parameters), for a virtual velocity z.
+
+        `inertial_gradients` is the function of that name at this state; it takes the z at which gravity compensation
+        acts, empty without it.
+        """
+        out: dict[str, Array] = {}
+        found: Sequence[Array] = ()
+        for name in names:
+            if name == "armature":
+                out[name] = -z * a
+            elif name == "damping":
+                out[name] = -z * (v + self.implicit_h * a) * self._has_dampers
+            elif name == "gravity" and not self._has_gravity:
+                out[name] = np.zeros(3)
+            else:
+                found = found or inertial_gradients(_NOWHERE if self._gravcomp is None else z * self.passes)
+                out[name] = found[1] if name == "gravity" else found[0][:, _INERTIALS[name]]
+        return out
 
     @property
     def passes(self) -> Array:
@@ -96,7 +126,7 @@ class ParameterForces:
         return Y[:, self.tree.joint]
 
     def _force_by_gravity(self, q_pin: Array) -> Array:
-        if self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY:
+        if not self._has_gravity:
             return np.zeros((self.model.nv, 3))
         force = -_weight_by_gravity(self._pin, q_pin)
         if self._gravcomp is not None:

@@ -79,6 +79,14 @@ def add_rnea_derivatives(
             k = dofs[k].parent
 
 
+@subroutine(fastmath={"contract"})
+def body_accelerations(dofs: Records, cdof: Array, gravity: Array, before: Array, v: Array, a: Array) -> Array:
+    """Spatial acceleration after the group of each dof, (nv, 6), gravity as one of the world."""
+    work = np.zeros((dofs.shape[0], _WIDTH))
+    _accelerations(dofs, cdof, gravity, before, v, a, work)
+    return work[:, _ACC1 : _ACC1 + 6].copy()
+
+
 @inline(fastmath={"contract"})
 def _accelerations(
     dofs: Records, cdof: Array, gravity: Array, before: Array, v: Array, a: Array, work: Array

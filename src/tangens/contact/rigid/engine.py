@@ -89,21 +89,23 @@ class RigidEngine(HostEngine):
             if more < 0:
                 break
             nc = more
-        out, memory, next_guess, _, asked, *numbers, held = found
-        failed, relaxed = numbers[1] == math.inf, held if second is None else max(held, asked)
+        out, relaxed = found[0], found[11] if second is None else max(found[11], found[4])
         out.setflags(write=False)  # and with it all views
         nq, nv, _ = self._sizes
-        report = partial(solver_report, self._options.tolerance, relaxed, numbers)
+        report = partial(solver_report, self._options.tolerance, relaxed, found[5:11])  # without the tape
         contacts = partial(read_contacts, out, nq + nv, nc) if nc else NO_CONTACTS
-        state = State.trusted(out[:nq], out[nq : nq + nv])
-        return Step(state, contacts, report, RigidTape(memory, report, second, share), next_guess, self.owner, failed)
+        state, tape = State.trusted(out[:nq], out[nq : nq + nv]), RigidTape(found[1], report, second, share)
+        return Step(state, contacts, report, tape, found[2], self.owner, found[6] == math.inf)
 
     def _take(
         self, scratch: RigidScratch, nc: int, guess: Array, duration: float, implicit_h: float, correction: float,
         patient: bool,
     ) -> Any:  # fmt: skip
         """The compiled step."""
-        return self._run(scratch, nc, compiled_step, nc, guess, duration, implicit_h, correction, patient)
+        arguments = nc, guess, duration, implicit_h, correction, patient
+        if nc < _MANY:  # as below, without the detour
+            return compiled_step.unchecked(scratch.addresses, *arguments)
+        return self._run(scratch, nc, compiled_step, *arguments)
 
     @staticmethod
     def _run(scratch: RigidScratch, nc: int, kernel: Callable[..., Any], *arguments: Any) -> Any:

@@ -6,10 +6,10 @@ Everything here is written over by the next step. Nothing here is part of a resu
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -25,12 +25,14 @@ from tangens.contact.rigid.assembly.contacts import refine_contacts
 from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
+from tangens.contact.rigid.gradients.inertial_parameters import inertial_gradients_on
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
 from tangens.contact.rigid.overlaps import body_responses, constraint_responses, trees
 from tangens.contact.rigid.solvers.solve import SOLVERS
 from tangens.dynamics.exact import ExactDynamics
 from tangens.dynamics.kinematic_tree import pack_tree
 from tangens.dynamics.mujoco_calls import call_addresses
+from tangens.dynamics.parameter_forces import ParameterForces
 
 if TYPE_CHECKING:
     from tangens.contact.rigid.options import RigidContact
@@ -71,7 +73,7 @@ class RigidScratch:
     def prepare(self, x: Point, duration: float) -> int:
         """Let MuJoCo compute all that a step needs; returns the number of contacts."""
         implicit = duration if self.damps_implicitly else 0.0
-        prepare(self.addresses, *x, duration, implicit, self._has_tendons)
+        prepare.unchecked(self.addresses, *x, duration, implicit, self._has_tendons)
         return self._find_contacts(duration)
 
     @contextmanager
@@ -133,7 +135,7 @@ class RigidScratch:
     def _find_contacts(self, duration: float) -> int:
         """Let MuJoCo find the contacts, kinematics and margins being set."""
         m, d = self.model, self.data
-        if len(self._box_pairs) and any_alike(self._box_pairs, self._rotations, *self._places):
+        if len(self._box_pairs) and any_alike.unchecked(self._box_pairs, self._rotations, *self._places):
             rotations = self._rotations.copy()
             align_boxes(self._box_pairs, self._rotations)
             mujoco.mj_collision(m, d)
@@ -150,9 +152,18 @@ class RigidScratch:
 
     def forces_by_parameter(self, name: str, x: Point, a: Array, h: float, regressors: dict[str, Array]) -> Array:
         """∂(generalised force)/∂parameter at an acceleration, right after the step on the same tape was linearised."""
+        return self._parameter_forces(h).by(name, x.q, x.v, a, regressors)
+
+    def parameters_carried_back(self, names: Sequence[str], tape: Array, h: float, v: Array, a: Array, z: Array) -> Any:
+        """z·∂(generalised force)/∂parameter, likewise."""
+        forces = self._parameter_forces(h)
+        inertial = partial(inertial_gradients_on, self.addresses, tape, forces.inertials, a, z)
+        return forces.carried_back(names, z, v, a, inertial)
+
+    def _parameter_forces(self, h: float) -> ParameterForces:
         forces = self.dynamics.parameter_forces
         forces.implicit_h = h if self.damps_implicitly else 0.0
-        return forces.by(name, x.q, x.v, a, regressors)
+        return forces
 
 
 def _settings(options: RigidContact, constraints: Constraints) -> Array:
@@ -182,7 +193,7 @@ def _address_table(
         "pair_geoms": np.stack([m.pair_geom1, m.pair_geom2], axis=1).astype(np.int64),
         "free": np.zeros(2 * m.nv + int(m.nM)),
         "calls": call_addresses(m, d),
-        "gravity": m.opt.gravity * (not m.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY),
+        "gravity": dynamics.parameter_forces.gravity,
         "arena_layout": np.array(contact_layout()),
         **{name: getattr(d, name) for name in KINEMATICS},
     })  # fmt: skip

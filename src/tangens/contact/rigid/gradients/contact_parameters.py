@@ -80,6 +80,18 @@ def parameter_terms(
     return R, C
 
 
+@kernel(ints(2), floats(1), floats(2), floats(1), floats(2), integer, floats(1), floats(1))
+def parameter_gradient(
+    table: IntArray, tape: Array, response: Array, friction: Array, slide: Array, parameter: int, z: Array, s: Array
+) -> Array:
+    """z·R − s·C, (n,)."""
+    R, C = parameter_terms(table, tape, response, friction, slide, parameter)
+    out = z @ R
+    if s.shape[0]:
+        out -= s @ C
+    return out
+
+
 @kernel(ints(2), integer, integer, floats(1), floats(1), number)
 def gap_by_size(table: IntArray, one: int, two: int, p: Array, frame: Array, gap: float) -> Array:
     """∂gap/∂size of a contact between two geoms where MuJoCo has just placed them, shape (ngeom, 3)."""

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from tangens.contact.base import Point
 from tangens.contact.rigid.gradients.contact_motion import EXACT
-from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS, parameter_terms
+from tangens.contact.rigid.gradients.contact_parameters import CONTACT_PARAMETERS, parameter_gradient, parameter_terms
 from tangens.contact.rigid.gradients.linearization import Linearization, linearize, through_B
 from tangens.contact.rigid.gradients.placement import LongTree, long_tree, placement_terms
-from tangens.contact.rigid.memory.tape import Solved, gaps_of, inputs_of, read_tape
+from tangens.contact.rigid.memory.tape import DURATION, Solved, gaps_of, inputs_of, read_tape
 from tangens.contact.rules import FixedContacts, GradientRule, Randomized
+from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.dynamics.tangent import integrate_jacobians
 from tangens.errors import NotDifferentiable
 
@@ -114,6 +115,24 @@ class Linearizer:
             else:
                 force = h * scratch.forces_by_parameter(name, x, (lin.v_next - x.v) / h, h, regressors)
                 out[name] = force, np.zeros((m, *force.shape[1:]))
+        return out
+
+    def carried_back(
+        self, scratch: RigidScratch, memory: Array, responses: Array, names: Sequence[str], lin: Linearization,
+        z: Array, s: Array,
+    ) -> dict[str, Array]:  # fmt: skip
+        """z·R − s·C of each parameter: what `reverse` makes of a cotangent. Whole regressors are not needed for it."""
+        h, v = float(memory[DURATION]), inputs_of(memory, *self.sizes)[1]
+        smooth = [name for name in names if name in PARAMETERS]
+        out = scratch.parameters_carried_back(smooth, memory, h, v, (lin.v_next - v) / h, h * z) if smooth else {}
+        for name in names:
+            if name in CONTACT_PARAMETERS:
+                which = CONTACT_PARAMETERS.index(name)
+                found = parameter_gradient(scratch.addresses, memory, responses, self._friction, lin.slide, which, z, s)
+                out[name] = found.reshape(self.shapes[name])
+            elif name == "placement":
+                R, C = self._placement_terms(scratch, memory, responses, lin)
+                out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
         return out
 
     def _placement_terms(

@@ -46,16 +46,15 @@ def _carry_back(
 ) -> tuple[dict[str, Array], Linearization]:  # fmt: skip
     dforce = cotangent.force
     lin, responses = linearizer.linearize(scratch, memory, rule, with_u=True, with_turn=dforce is not None)
-    d_impulse, forces = np.zeros(len(lin.active)), ContactForces.of(linearizer.solved(memory))
+    d_impulse = np.zeros(len(lin.active))
     if dforce is not None:
+        forces = ContactForces.of(linearizer.solved(memory))
         d_impulse = forces.cotangent(lin.active, dforce)
     by_q, by_v, by_tau, by_u, z, s = reverse(scratch.addresses, memory, lin, cotangent.q, cotangent.v, d_impulse)
     if dforce is not None:
         by_q = by_q + np.einsum("ci,cij->j", np.cross(forces.values(), dforce), lin.turn)
-    out = {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u}
-    for name, (R, C) in linearizer.terms(scratch, memory, responses, wrt, lin).items():
-        out[name] = np.tensordot(z, R, axes=1) - np.tensordot(s, C, axes=1)
-    return out, lin
+    by_parameter = linearizer.carried_back(scratch, memory, responses, wrt, lin, z, s)
+    return {"q": by_q, "v": by_v, "tau": by_tau, "u": by_u, **by_parameter}, lin
 
 
 def _aware_of_other_modes(

@@ -9,7 +9,6 @@ cannot depend on what was asked in between, and any thread can take them.
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -145,6 +144,5 @@ def rotations_of(table: IntArray, tape: Array) -> Array:
 
 def inputs_of(tape: Array, nq: int, nv: int, nu: int) -> tuple[Array, Array, Array, Array]:
     """q, v, u and tau of the step."""
-    ends = np.cumsum([_HEADER, nq, nv, nu, nv])
-    q, v, u, tau = (tape[a:b] for a, b in itertools.pairwise(ends))
-    return q, v, u, tau
+    a, b = _HEADER + nq, _HEADER + nq + nv
+    return tape[_HEADER:a], tape[a:b], tape[b : b + nu], tape[b + nu : b + nu + nv]
