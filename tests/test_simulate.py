@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tangens as tg
+from tangens.contact.base import Point
 from tangens.dynamics.exact import contact_free
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.testing import random_sample
@@ -88,6 +89,19 @@ def test_rollout_is_repeated_steps(quadruped: tg.Simulator) -> None:
         state = quadruped.step(state, controls[t], tau[t]).state
         assert trajectory.state(t + 1) == state
     assert len(trajectory) == len(trajectory.contacts) == len(trajectory.solver) == 5
+
+
+def test_results_do_not_depend_on_how_arrays_lie_in_memory() -> None:
+    sim = tg.Simulator(tg.scenes.catapult(), "ncp")
+    start, rng = sim.initial_state("loaded"), np.random.default_rng(0)
+    controls = rng.normal(size=(20, 3))
+    plain = sim.rollout(start, controls)
+    assert np.array_equal(sim.rollout(start, np.asfortranarray(controls)).v, plain.v)
+    strided = np.repeat(controls, 2, axis=1)[:, ::2]
+    assert np.array_equal(sim.step(start, strided[0]).state.v, plain.v[1])
+    x = Point(plain.q[:-1], plain.v[:-1], controls, np.zeros_like(plain.v[:-1]))
+    many = sim.engine.steps(Point(*map(np.asfortranarray, x)))
+    assert np.array_equal(many.v, sim.engine.steps(x).v)
 
 
 def test_pullback_is_the_transpose_of_the_jacobians(quadruped: tg.Simulator) -> None:

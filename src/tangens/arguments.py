@@ -150,7 +150,7 @@ def _admissible(q: Array, quaternions: NDArray[np.int64], u: Array, tau: Array) 
 def as_sequence(name: str, value: ArrayLike, width: int) -> Array:
     """A row for each step."""
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value, dtype=np.float64, order="C")  # rows that compiled code takes as they are
     except (TypeError, ValueError) as error:
         raise StateError(f"{name} is not an array of numbers ({error})") from None
     if array.ndim != 2 or array.shape[1] != width:

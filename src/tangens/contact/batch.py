@@ -50,7 +50,7 @@ Each = Callable[[Callable[[int], Any], int], list[Any]]
 
 def take_one_by_one(engine: Engine, x: Point, parameters: Mapping[str, Any], each: Each) -> Steps:
     """A step from each row of a batch."""
-    n = len(x.q)
+    n, x = len(x.q), type(x)(*(np.ascontiguousarray(array, np.float64) for array in x))
     given = _admitted(engine, parameters, n)
 
     def one(i: int) -> tuple[Engine, Step]:
