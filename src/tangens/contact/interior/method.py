@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tangens.collision.central_path import largest_step, step_in_neighbourhood
 from tangens.contact.interior import cones
@@ -136,7 +135,7 @@ def solve(
         relief = jnp.asarray((*_RELIEF, 1.0, 1.0, 1.0))[attempt]
         relief = jnp.where(attempt == _BACK, walk.relief, relief)
         here = look(walk.x, relief, walk.here.residual)
-        path = path_from(relieved(problem, relief).ends, walk.base, counts_rows)
+        path = path_from(relieved(problem, relief), walk.base, counts_rows)
         x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here, path, attempt))
         is_resort = (attempt >= _FIRST_RESORT) & (attempt < _DOWN)
         over = (walk.k + 1 >= walk.ends) & ~here.converged
@@ -250,10 +249,8 @@ def _trusted(problem: Problem, x: Iterate, system: System, step: Iterate) -> Arr
     for group, u, c in zip(problem.groups, x.pairs, step.pairs, strict=True):
         (alpha, inner), (d_alpha, d_inner) = ((g.scale, g.inner) for g in (u.growth, c.growth))
         grown = _GROWTH * alpha / jnp.maximum(jnp.abs(d_alpha), _TINY)
-        positive = np.array([*group.shape1.positive_inner, *group.shape2.positive_inner], bool)
-        shrunk = jnp.where(
-            positive, _INNER * (inner + 1e-9 * group.length[:, None]) / jnp.maximum(-d_inner, _TINY), jnp.inf
-        )
+        room = _INNER * (inner + 1e-9 * group.pairs.length[:, None]) / jnp.maximum(-d_inner, _TINY)
+        shrunk = jnp.where(group.pairs.positive, room, jnp.inf)
         most = jnp.minimum(most, jnp.minimum(jnp.min(grown, initial=jnp.inf), jnp.min(shrunk, initial=jnp.inf)))
     return most
 

@@ -21,13 +21,15 @@ from tangens.contact.interior.constraints import constraints_at, products_of
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
     Iterate,
+    Kinematics,
     Problem,
     StepProducts,
     all_bodies,
     kinematics_at,
     step_residual,
 )
-from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, speed_of, start
+from tangens.contact.interior.groups import Group, PairKind, by_kind, grouped, widened
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, ends_of, places, speed_of, start
 from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
@@ -103,8 +105,8 @@ class InteriorModel(PureModel):
     def no_guess(self, inputs: Inputs) -> Memory:
         """A memory that nothing starts from."""
         problem = self.problem(inputs)[0]
-        matrix, pairs = jnp.zeros_like(problem.inertia), problem.groups
-        frames = tuple(jnp.zeros((len(group.friction), 3, group.shape1.dim)) for group in pairs)
+        matrix = jnp.zeros_like(problem.inertia)
+        frames = tuple(jnp.zeros((len(group.pairs.friction), 3, group.dim)) for group in problem.groups)
         return Memory(self.start(problem), jnp.ones(()), matrix, frames, jnp.zeros((), bool))
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
@@ -129,13 +131,15 @@ class InteriorModel(PureModel):
         timestep, relaxation = settings["timestep"], settings["relaxation"]
         smooth = {name: p[name] for name in self.dynamics.parameters}
         inertia, force = self.dynamics.equations(q, v, u, tau, smooth, timestep)
-        groups = self.table.pairs(p, settings["reach"], settings["sharpness"])
         start = kinematics_at(self.dynamics, q, v)
+        kinds = self.table.pairs(p, settings["reach"], settings["sharpness"])
+        near, crowded = self._near(kinds, start, timestep)
+        groups = grouped(near)
         others = constraints_at(
             self._constraints, self._model, q, start.spatial, inertia, p["mass"], p["inertia"], timestep
         )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
-        ends = tuple(ends_of(group, relaxation, detection) for group in groups)
+        ends = tuple(ends_of(group.pairs, relaxation, detection) for group in groups)
         problem = Problem(
             q,
             v,
@@ -150,30 +154,23 @@ class InteriorModel(PureModel):
             start,
             settings["explicit"],
         )
-        return self._near(problem)
+        return problem, crowded
 
-    def _near(self, problem: Problem) -> tuple[Problem, Array]:
+    def _near(self, kinds: tuple[PairKind, ...], at: Kinematics, timestep: Array) -> tuple[tuple[PairKind, ...], Array]:
         """Keep the nearest pairs of each kind, as many as there is room for."""
         crowded = jnp.zeros((), bool)
-        if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
-            return problem, crowded
-        kin = problem.start
-        kept = list[Pair]()
-        ends = list[Products]()
-        for group, end in zip(problem.groups, problem.ends.pairs, strict=True):
-            if len(group.friction) <= self.capacity:
-                kept.append(group)
-                ends.append(end)
+        kept = list[PairKind]()
+        for kind in kinds:
+            if self.capacity is None or len(kind.pairs.friction) <= self.capacity:
+                kept.append(kind)
                 continue
-            bodies = all_bodies(group, kin.spatial, kin.twist)
-            bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
+            bodies = all_bodies(kind.pairs, at.spatial, at.twist)
+            bound = jax.lax.stop_gradient(_bounds(kind, bodies))
             # In order, so that the guess of the step before is of the same pairs.
             near = jnp.sort(jax.lax.top_k(-bound, self.capacity)[1])
-            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
-            ends.append(jax.tree.map(lambda leaf, near=near: leaf[near], end))
-            crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
-        near_ends = problem.ends._replace(pairs=tuple(ends))
-        return problem._replace(groups=tuple(kept), ends=near_ends), crowded
+            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], kind))
+            crowded |= jnp.sum(bound < _margin(timestep, kind.pairs, bodies)) > self.capacity
+        return tuple(kept), crowded
 
     def _weights(self, inertia: Array, mass: Array) -> Array:
         """g·√(M_ii·m): of a degree of freedom that slides, the weight; of one that turns, weight times radius."""
@@ -184,13 +181,18 @@ class InteriorModel(PureModel):
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v, kin = jnp.zeros_like(problem.v), problem.start
 
-        def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, kin.spatial, kin.twist)
-            bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
-            near = bound < _margin(problem, group, bodies)
-            speed = _speed(bodies) + EARTH * problem.timestep
-            impact = jnp.where(near, group.mass * speed / problem.timestep, 0.0)
-            return jax.vmap(start)(group, bodies, impact, speed)
+        def begin(group: Group) -> Unknowns:
+            found = list[Unknowns]()
+            for shape1, shape2, which in by_kind(group):
+                pairs = jax.tree.map(lambda leaf, which=which: leaf[which], group.pairs)
+                bodies = all_bodies(pairs, kin.spatial, kin.twist)
+                near = _bounds(PairKind(shape1, shape2, pairs), bodies) < _margin(problem.timestep, pairs, bodies)
+                speed = _speed(bodies) + EARTH * problem.timestep
+                impact = jnp.where(near, pairs.mass * speed / problem.timestep, 0.0)
+                found.append(jax.vmap(start)(pairs, shape1, shape2, bodies, impact, speed))
+            grown, rest = widened(group, [u.growth for u in found]), [u._replace(growth=None) for u in found]
+            together: Unknowns = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rest)
+            return together._replace(growth=grown)
 
         pairs = tuple(begin(g) for g in problem.groups)
         c = problem.constraints
@@ -198,12 +200,17 @@ class InteriorModel(PureModel):
         return Iterate(v, pairs, bounds, jnp.zeros(c.sizes[2]))
 
 
-def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
-    """Farther apart than this, pairs of a group do not meet in this step [m].
+def _bounds(kind: PairKind, bodies: Bodies) -> Array:
+    """Less than the distances of pairs of a kind [m]."""
+    return jax.vmap(distance_bound)(*kind, *jax.vmap(places)(kind.pairs, bodies))
+
+
+def _margin(timestep: Array, pairs: Pair, bodies: Bodies) -> Array:
+    """Farther apart than this, pairs do not meet in this step [m].
 
     Twice the way they go at their speed; and a tenth of the smaller one's size, for forces change speeds.
     """
-    return 2 * problem.timestep * _speed(bodies) + 0.1 * jnp.min(group.reach, axis=1)
+    return 2 * timestep * _speed(bodies) + 0.1 * jnp.min(pairs.reach, axis=1)
 
 
 def _speed(bodies: Bodies) -> Array:
@@ -224,4 +231,5 @@ def warmed(problem: Problem, x: Iterate, shift: float) -> Iterate:
         return u._replace(growth=grown, gamma=u.gamma + force, gap=u.gap + length, normal_force=normal_force, psi=psi)
 
     bounds = constraints.warmed(problem.constraints, x.bounds, shift)
-    return Iterate(x.v, tuple(map(of, problem.groups, x.pairs)), bounds, x.ties)
+    pairs = (group.pairs for group in problem.groups)
+    return Iterate(x.v, tuple(map(of, pairs, x.pairs)), bounds, x.ties)

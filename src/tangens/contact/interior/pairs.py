@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tangens.collision.growth import Place, embedding, length_of
 from tangens.contact.geom_pairs import EARTH, is_frictionless, pair_friction, touching_geoms, tree_masses
+from tangens.contact.interior.groups import PairKind
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
 from tangens.geometry import HalfSpace, Shape, centred, kind, parts
@@ -98,7 +99,7 @@ class PairTable:
         shapes = self._shapes(size, described)
         return np.array([float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p in zip(*k, strict=True)])
 
-    def pairs(self, parameters: Mapping[str, Any], all_reach: Array, sharpness: Array) -> tuple[Pair, ...]:
+    def pairs(self, parameters: Mapping[str, Any], all_reach: Array, sharpness: Array) -> tuple[PairKind, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
         reach = jnp.split(jnp.asarray(all_reach), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
         m = self._model
@@ -121,7 +122,11 @@ class PairTable:
             lighter = jnp.minimum(mass[body1], mass[body2])
             sharp, geoms = sharpness * EARTH * lighter, jnp.asarray(group.geoms)
             length = jax.vmap(length_of)(s1, s2)
-            result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion))
+            rows, inner, positive = (jnp.broadcast_to(row, (len(one), len(row))) for row in _own_rows(s1, s2))
+            numbers = Pair(
+                p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion, rows, inner, positive
+            )
+            result.append(PairKind(s1, s2, numbers))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
@@ -152,10 +157,16 @@ def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[n
     return position, turn.reshape(3, 3)
 
 
-def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
+def _own_rows(shape1: Shape, shape2: Shape) -> tuple[Array, Array, Array]:
+    """What a pair's rows and ε are, before others of its group are larger."""
+    positive = (*shape1.positive_inner, *shape2.positive_inner)
+    return jnp.ones(shape1.n_rows + shape2.n_rows + 1), jnp.ones(len(positive)), jnp.array(positive, bool)
+
+
+def distance_bound(shape1: Shape, shape2: Shape, pair: Pair, place1: Place, place2: Place) -> Array:
     """Less than the distance of a pair's shapes [m]: between the balls around them, or from a half-space."""
     apart = place2.position - place1.position
-    for shape, place, other, sign in ((pair.shape1, place1, 1, 1.0), (pair.shape2, place2, 0, -1.0)):
+    for shape, place, other, sign in ((shape1, place1, 1, 1.0), (shape2, place2, 0, -1.0)):
         if isinstance(shape, HalfSpace):
             return sign * (place.rotation @ embedding(shape.dim) @ shape.normal) @ apart - pair.reach[other]
     return jnp.sqrt(apart @ apart) - jnp.sum(pair.reach)
