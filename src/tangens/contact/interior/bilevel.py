@@ -12,7 +12,7 @@ import jax
 from tangens.collision import growth
 from tangens.collision.growth import Growth
 from tangens.contact.interior.equations import Iterate, Problem, all_bodies, kinematics
-from tangens.contact.interior.groups import Group, by_kind, widened
+from tangens.contact.interior.groups import Group, by_kind, joined, widened
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, weight_of
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.geometry import Shape
@@ -34,7 +34,7 @@ def solve_detection(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> I
             jax.vmap(one)(shape1, shape2, *jax.tree.map(lambda leaf, which=which: leaf[which], everyone))
             for shape1, shape2, which in by_kind(group)
         ]
-        return u._replace(growth=widened(group, found))
+        return u._replace(growth=joined(widened(group, found)))
 
     ends = (ends.rows for ends in problem.ends.pairs)
     return x._replace(pairs=tuple(map(solved, problem.groups, x.pairs, ends)))

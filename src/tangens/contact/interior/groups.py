@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,11 @@ from tangens.geometry import Shape
 
 Array = jax.Array
 Indices = NDArray[np.intp]
+Tree = TypeVar("Tree")
 
-_WIDER = 4
-"""Pairs share a group if their numbers of rows are between the same two powers of this: a hull of a hundred faces would
-make all others as slow as itself."""
+_FEW, _WIDER = 16, 4
+"""Up to so many rows, pairs share a group; above, those with up to 4, 16, ... times as many: a hull of a hundred faces
+would make all others as slow as itself."""
 
 
 class PairKind(NamedTuple):
@@ -53,7 +54,10 @@ def grouped(kinds: Sequence[PairKind]) -> tuple[Group, ...]:
     """Groups of pairs of similar size."""
     classes: dict[int, list[PairKind]] = defaultdict(list)
     for kind in kinds:
-        classes[int(np.ceil(np.log(kind.pairs.rows.shape[-1]) / np.log(_WIDER)))].append(kind)
+        size = _FEW
+        while size < kind.pairs.rows.shape[-1]:
+            size *= _WIDER
+        classes[size].append(kind)
     return tuple(_group(classes[size]) for size in sorted(classes))
 
 
@@ -70,7 +74,7 @@ def _group(kinds: Sequence[PairKind]) -> Group:
             positive=_filled(p.positive, inner, widest.inner, False),
         )
 
-    return Group(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(wide, kinds)), shapes)
+    return Group(joined([wide(kind) for kind in kinds]), shapes)
 
 
 def by_kind(group: Group) -> Iterator[tuple[Shape, Shape, slice]]:
@@ -82,8 +86,8 @@ def by_kind(group: Group) -> Iterator[tuple[Shape, Shape, slice]]:
         first = last
 
 
-def widened(group: Group, kinds: Sequence[Growth]) -> Growth:
-    """Growth problems of all kinds of pairs as one array; what fills up has the products of the rest."""
+def widened(group: Group, kinds: Sequence[Growth]) -> list[Growth]:
+    """Growth problems of each kind of pairs, as wide as the group; what fills up has the products of the rest."""
     widest, length = _Width.of(group.shapes), group.pairs.length
 
     def wide(x: Growth, shape1: Shape, shape2: Shape, which: slice) -> Growth:
@@ -92,8 +96,13 @@ def widened(group: Group, kinds: Sequence[Growth]) -> Growth:
         dual = _filled(x.dual, rows, widest.rows, (x.slack[:, :1] * x.dual[:, :1]) / length[which, None])
         return x._replace(inner=_filled(x.inner, inner, widest.inner, 0.0), slack=slack, dual=dual)
 
-    wide_kinds = [wide(x, *kind) for x, kind in zip(kinds, by_kind(group), strict=True)]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *wide_kinds)
+    return [wide(x, *kind) for x, kind in zip(kinds, by_kind(group), strict=True)]
+
+
+def joined(trees: Sequence[Tree]) -> Tree:
+    """Stacks as one."""
+    stack: Tree = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
+    return stack
 
 
 def seen(group: Group, x: Unknowns, bodies: Bodies) -> Seen:
@@ -109,15 +118,12 @@ def seen(group: Group, x: Unknowns, bodies: Bodies) -> Seen:
             members[_kind(shape)].append(((side, number), arguments))
     parts: dict[tuple[int, int], Side] = {}
     for names, arguments in (zip(*kind, strict=True) for kind in members.values()):
-        together = jax.vmap(side_at)(*jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *arguments))
+        together = jax.vmap(side_at)(*joined(arguments))
         ends = np.cumsum([_count(shape) for shape, *_ in arguments])
         for name, first, last in zip(names, (0, *ends), ends, strict=False):
             own = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], together)
             parts[name] = _wide_side(own, widest.rows_of[name[0]], 1 + group.dim + widest.inner_of[name[0]])
-    side1, side2 = (
-        jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(parts[side, i] for i in range(len(group.shapes))))
-        for side in (0, 1)
-    )
+    side1, side2 = (joined([parts[side, i] for i in range(len(group.shapes))]) for side in (0, 1))
     missing = group.pairs.length[:, None] * (1 - group.pairs.rows[:, :-1])
     missing1, missing2 = jnp.split(missing, [widest.rows_of[0]], axis=1)
     side1, side2 = side1._replace(rows=side1.rows - missing1), side2._replace(rows=side2.rows - missing2)

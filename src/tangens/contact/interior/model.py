@@ -28,7 +28,7 @@ from tangens.contact.interior.equations import (
     kinematics_at,
     step_residual,
 )
-from tangens.contact.interior.groups import Group, PairKind, by_kind, grouped, widened
+from tangens.contact.interior.groups import Group, PairKind, by_kind, grouped, joined, widened
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, ends_of, places, speed_of, start
 from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
@@ -190,9 +190,8 @@ class InteriorModel(PureModel):
                 speed = _speed(bodies) + EARTH * problem.timestep
                 impact = jnp.where(near, pairs.mass * speed / problem.timestep, 0.0)
                 found.append(jax.vmap(start)(pairs, shape1, shape2, bodies, impact, speed))
-            grown, rest = widened(group, [u.growth for u in found]), [u._replace(growth=None) for u in found]
-            together: Unknowns = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rest)
-            return together._replace(growth=grown)
+            wide = widened(group, [u.growth for u in found])
+            return joined([u._replace(growth=grown) for u, grown in zip(found, wide, strict=True)])
 
         pairs = tuple(begin(g) for g in problem.groups)
         c = problem.constraints
