@@ -50,14 +50,19 @@ class Group(NamedTuple):
         return self.shapes[0][0].dim
 
 
+def size_class(rows: int) -> int:
+    """So many rows, rounded up generously."""
+    size = _FEW
+    while size < rows:
+        size *= _WIDER
+    return size
+
+
 def grouped(kinds: Sequence[PairKind]) -> tuple[Group, ...]:
     """Groups of pairs of similar size."""
     classes: dict[int, list[PairKind]] = defaultdict(list)
     for kind in kinds:
-        size = _FEW
-        while size < kind.pairs.rows.shape[-1]:
-            size *= _WIDER
-        classes[size].append(kind)
+        classes[size_class(kind.pairs.rows.shape[-1])].append(kind)
     return tuple(_group(classes[size]) for size in sorted(classes))
 
 
@@ -124,11 +129,15 @@ def seen(group: Group, x: Unknowns, bodies: Bodies) -> Seen:
             own = jax.tree.map(lambda leaf, first=first, last=last: leaf[first:last], together)
             parts[name] = _wide_side(own, widest.rows_of[name[0]], 1 + group.dim + widest.inner_of[name[0]])
     side1, side2 = (joined([parts[side, i] for i in range(len(group.shapes))]) for side in (0, 1))
-    missing = group.pairs.length[:, None] * (1 - group.pairs.rows[:, :-1])
-    missing1, missing2 = jnp.split(missing, [widest.rows_of[0]], axis=1)
-    side1, side2 = side1._replace(rows=side1.rows - missing1), side2._replace(rows=side2.rows - missing2)
-    lift = embedding(group.dim)
-    return Seen(side1, side2, both[0].rotation @ lift, both[1].rotation @ lift)
+    lift, m = embedding(group.dim), widest.rows_of[0]
+    real1, real2 = group.pairs.rows[:, :m], group.pairs.rows[:, m:-1]
+
+    def filled_up(side: Side, real: Array) -> Side:
+        rows = real * side.rows - (1 - real) * group.pairs.length[:, None]
+        return side._replace(rows=rows, by=real[:, :, None] * side.by)
+
+    axes1, axes2 = (place.rotation @ lift for place in both)
+    return Seen(filled_up(side1, real1), filled_up(side2, real2), axes1, axes2)
 
 
 class _Width(NamedTuple):

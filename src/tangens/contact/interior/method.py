@@ -49,6 +49,8 @@ _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 _TINY = 1e-300
 _PATIENCE, WARM_PATIENCE = 40, 10
 """Iterations after which an attempt is given up: steps take 7 to 15 on average, 4 from where the one before ended."""
+_MANY = 100
+"""Rows of a pair beyond which the first attempt may take all iterations: hulls of a thousand faces take 60 and more."""
 _SLACKS, _FORCES = (1.0, 1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
 """Of the guesses of all attempts, over those of the first. Between two walls that it does not touch, the first guess's
 forces turn a peg so far that it jams; an impact wants larger ones."""
@@ -118,6 +120,7 @@ def solve(
     bilevel one. After `pause` iterations it ends, whatever it has found.
     """
     counts_rows = detection is None
+    patience = _PATIENCE if all(group.pairs.rows.shape[-1] <= _MANY for group in problem.groups) else most
     zero, one = jnp.zeros((), jnp.int32), jnp.ones(())
 
     def look(x: Iterate, relief: Array, before: Array) -> Outcome:
@@ -158,7 +161,7 @@ def solve(
     # To look at the guess inside the loop, too, compiles in two thirds of the time.
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, guess, one, one))
     first, is_warm = (guess, jnp.zeros((), bool)) if warm is None else (_chosen(warm[1], warm[0], guess), warm[1])
-    ends = jnp.minimum(jnp.where(is_warm, WARM_PATIENCE, _PATIENCE), most) + 1
+    ends = jnp.minimum(jnp.where(is_warm, WARM_PATIENCE, patience), most) + 1
     begin = _Walk(first, first, jnp.where(is_warm, _WARM, zero), zero, ends, one, most < 0, nowhere)
     return jax.lax.while_loop(lambda walk: ~walk.done & (walk.k <= pause), iterate, begin).here
 
