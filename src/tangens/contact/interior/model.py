@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.geom_pairs import EARTH, tree_masses
@@ -70,9 +71,10 @@ class InteriorModel(PureModel):
         self._is_bilevel, self._model = is_bilevel, scene.shared_model
         self._constraints = ConstraintFunctions(scene.shared_model)
 
-    def solve(self, inputs: Inputs, guess: Memory | None = None) -> Solution:
+    def solve(self, inputs: Inputs, guess: Array | None = None) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
         problem, crowded = jax.lax.optimization_barrier(self.problem(inputs))
+        before = None if guess is None else self._memory(problem, guess)
         run = partial(
             method.solve,
             self.dynamics,
@@ -84,7 +86,7 @@ class InteriorModel(PureModel):
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
         resorts = not self._is_bilevel  # the baseline stays what the paper has
-        warm = None if guess is None else (warmed(problem, guess.x, _WARM), guess.converged)
+        warm = None if before is None else (warmed(problem, before.x, _WARM), before.converged)
         outcome = run(self.start(problem), most, resorts=resorts, warm=warm)
         v = outcome.x.v
         q = integrate(self.layout, problem.q, problem.timestep * v)
@@ -97,22 +99,33 @@ class InteriorModel(PureModel):
         frames = tuple(group.frame for group in outcome.system.groups)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
         # Where a guess led nowhere, the next step does not try one: on some robots (go1 in flight) none does.
-        misled = jnp.zeros((), bool) if guess is None else guess.converged & (outcome.iterations > method.WARM_PATIENCE)
-        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled)
+        took_long = outcome.iterations > method.WARM_PATIENCE
+        misled = jnp.zeros((), bool) if before is None else before.converged & took_long
+        memory = _flat(Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled))
         unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
         return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
-    def no_guess(self, inputs: Inputs) -> Memory:
+    def no_guess(self, inputs: Inputs) -> Array:
         """A memory that nothing starts from."""
-        problem = self.problem(inputs)[0]
-        matrix = jnp.zeros_like(problem.inertia)
-        frames = tuple(jnp.zeros((len(group.pairs.friction), 3, group.dim)) for group in problem.groups)
-        return Memory(self.start(problem), jnp.ones(()), matrix, frames, jnp.zeros((), bool))
+        return _flat(self._no_memory(self.problem(inputs)[0]))
 
-    def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
+    def _no_memory(self, problem: Problem) -> Memory:
+        frames = tuple(jnp.zeros((len(group.pairs.friction), 3, group.dim)) for group in problem.groups)
+        return Memory(self.start(problem), jnp.ones(()), jnp.zeros_like(problem.inertia), frames, jnp.zeros((), bool))
+
+    def _memory(self, problem: Problem, flat: Array) -> Memory:
+        """A memory from its numbers in one array: to hand over 30 arrays takes as long as an iteration."""
+        leaves, tree = jax.tree.flatten(jax.eval_shape(self._no_memory, problem))
+        parts = jnp.split(flat, np.cumsum([leaf.size for leaf in leaves])[:-1])
+        shaped = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves, strict=True)]
+        memory: Memory = jax.tree.unflatten(tree, shaped)
+        return memory
+
+    def tangent(self, inputs: Inputs, v_next: Array, memory: Array, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
-        x, relief, matrix, frames, _ = memory
-        problem = method.relieved(self.problem(inputs)[0], relief)
+        problem = self.problem(inputs)[0]
+        x, relief, matrix, frames, _ = self._memory(problem, memory)
+        problem = method.relieved(problem, relief)
 
         def residual(change: Change) -> Any:
             moved = method.relieved(self.problem(displaced(self.layout, inputs, change))[0], relief)
@@ -197,6 +210,10 @@ class InteriorModel(PureModel):
         c = problem.constraints
         bounds = constraints.start(c, problem.q, problem.v, problem.inertia, problem.timestep)
         return Iterate(v, pairs, bounds, jnp.zeros(c.sizes[2]))
+
+
+def _flat(memory: Memory) -> Array:
+    return jnp.concatenate([jnp.ravel(leaf).astype(float) for leaf in jax.tree.leaves(memory)])
 
 
 def _bounds(kind: PairKind, bodies: Bodies) -> Array:
