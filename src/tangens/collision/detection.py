@@ -166,7 +166,7 @@ def _pair(shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation
     # Counted from the middle of a shape, p is exact even where that shape shrinks to nothing.
     origin = (place1 if isinstance(shape2, HalfSpace) else place2).position
     place1, place2 = (place._replace(position=place.position - origin) for place in (place1, place2))
-    x, iterations, residual = _solved(shape1, place1, shape2, place2, relaxation)
+    x, iterations, residual = solved(shape1, place1, shape2, place2, relaxation)
     n1, n2 = growth.normals(growth.seen(shape1, place1, shape2, place2, x), x)
     mean = (n1 - n2) / 2
     # λ counts ℓ α, so its sensitivity is that of ℓ α.
@@ -191,10 +191,13 @@ def _enough(relaxation: Array) -> Array:
 
 
 @jax.custom_jvp
-def _solved(
+def solved(
     shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation: Array
 ) -> tuple[Growth, Array, Array]:
-    """The solution, how many iterations it took (as a float, which has a derivative: zero), and the residual."""
+    """The solution of the relaxed growth problem, λ counting ℓ α; how many iterations it took, and the residual.
+
+    Iterations are a float, which has a derivative: zero.
+    """
     length = growth.length_of(shape1, shape2)
     tolerance = _enough(relaxation) / relaxation
     x, iterations, residual = growth.solve(
@@ -203,10 +206,10 @@ def _solved(
     return x, iterations.astype(float), residual
 
 
-@_solved.defjvp
+@solved.defjvp
 def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     shape1, place1, shape2, place2, _ = primals
-    answer = _solved(*primals)
+    answer = solved(*primals)
     x, length = answer[0], growth.length_of(shape1, shape2)
     at = growth.seen(shape1, place1, shape2, place2, x)
     n1, n2 = growth.normals(at, x)

@@ -118,8 +118,12 @@ def all_bodies(pairs: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
 
 
 def shift_of(ends: Products, pairs: Pair) -> Array:
-    """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
-    return ends.rows * jnp.sum(pairs.rows, axis=-1) / pairs.sharpness
+    """What is taken off gaps [m].
+
+    What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated. And what they
+    have to be apart after a bounce.
+    """
+    return ends.rows * jnp.sum(pairs.rows, axis=-1) / pairs.sharpness + pairs.apart
 
 
 def step_products(cones: tuple[Scaling, ...], y: Iterate) -> StepProducts:

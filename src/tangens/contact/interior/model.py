@@ -2,8 +2,9 @@
 
 Derivatives are those of the relaxed equations at their solution (implicit function theorem): one linear system, whose
 factors all columns share, forward and reverse. They flow to q, v, u, tau, mass, com, inertia, damping, armature,
-gravity, friction, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near, torsional
-friction coefficients, where geoms sit on their bodies, joint ranges, friction losses, equalities' data.
+gravity, friction, restitution, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near,
+which bounce, torsional friction coefficients, where geoms sit on their bodies, joint ranges, friction losses,
+equalities' data.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.geom_pairs import EARTH, tree_masses
 from tangens.contact.interior import bilevel, constraints, method
+from tangens.contact.interior.bounces import with_bounces
 from tangens.contact.interior.constraints import constraints_at, products_of
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
@@ -62,13 +64,15 @@ class Memory(NamedTuple):
 class InteriorModel(PureModel):
     """Steps of `single-level` and `bilevel` on scenes of one structure; `scene` is any one of them."""
 
-    def __init__(self, scene: Scene, is_bilevel: bool, torsional_friction: bool, capacity: int | None) -> None:
+    def __init__(
+        self, scene: Scene, is_bilevel: bool, torsional_friction: bool, bounces: bool, capacity: int | None
+    ) -> None:
         self.dynamics = SmoothDynamics(scene.shared_model)
         self.layout = self.dynamics.layout
         self.table = PairTable(scene, torsional_friction)
         self.capacity = capacity
         """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
-        self._is_bilevel, self._model = is_bilevel, scene.shared_model
+        self._is_bilevel, self._bounces, self._model = is_bilevel, bounces, scene.shared_model
         self._constraints = ConstraintFunctions(scene.shared_model)
 
     def solve(self, inputs: Inputs, guess: Array | None = None) -> Solution:
@@ -153,6 +157,8 @@ class InteriorModel(PureModel):
         )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
         ends = tuple(ends_of(group.pairs, relaxation, detection) for group in groups)
+        if self._bounces:
+            groups = tuple(with_bounces(*both, start, timestep) for both in zip(groups, ends, strict=True))
         problem = Problem(
             q,
             v,

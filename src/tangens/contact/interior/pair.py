@@ -63,6 +63,9 @@ class Pair(NamedTuple):
     """Of sliding, μ."""
     torsion: Array
     """Of spinning on the spot [m]: shape (1,), or (0,) where there is none."""
+    restitution: Array
+    apart: Array
+    """How far apart a step has to leave the shapes: 0 unless they bounce [m]."""
     rows: Array
     """1 for rows of the growth problem, 0 for those that only fill up."""
     inner: Array

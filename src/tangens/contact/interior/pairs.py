@@ -115,6 +115,7 @@ class PairTable:
         shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
         friction = jnp.asarray(parameters["friction"])
+        restitution = jnp.asarray(parameters.get("restitution", np.zeros(m.ngeom)))
         spin, mass = jnp.asarray(m.geom_friction[:, 1]), tree_masses(m, parameters["mass"])
         result = []
         for group in self.groups:
@@ -126,6 +127,7 @@ class PairTable:
             slides = jnp.asarray(~is_frictionless(m, one, two), float)
             joint = [slides * pair_friction(m, f, one, two) for f in (friction, spin)]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
+            bounce = jnp.maximum(restitution[one], restitution[two])
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
             lighter = jnp.minimum(mass[body1], mass[body2])
@@ -134,8 +136,9 @@ class PairTable:
             real = [self._kinds[k].rows[i] for k, i in ((group.kind1, group.index1), (group.kind2, group.index2))]
             rows, inner, positive = _own_rows(s1, s2, *real)
             numbers = Pair(
-                p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion, rows, inner, positive
-            )
+                p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion,
+                bounce, jnp.zeros_like(length), rows, inner, positive,
+            )  # fmt: skip
             result.append(PairKind(s1, s2, numbers))
         return tuple(result)
 
