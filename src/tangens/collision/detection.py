@@ -166,8 +166,8 @@ def _pair(shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation
     # Counted from the middle of a shape, p is exact even where that shape shrinks to nothing.
     origin = (place1 if isinstance(shape2, HalfSpace) else place2).position
     place1, place2 = (place._replace(position=place.position - origin) for place in (place1, place2))
-    x, iterations, residual = _solved(shape1, place1, shape2, place2, relaxation)
-    n1, n2 = growth.normals(shape1, place1, shape2, place2, x)
+    x, iterations, residual = solved(shape1, place1, shape2, place2, relaxation)
+    n1, n2 = growth.normals(growth.seen(shape1, place1, shape2, place2, x), x)
     mean = (n1 - n2) / 2
     # λ counts ℓ α, so its sensitivity is that of ℓ α.
     steep = jnp.sqrt(mean @ mean + 1e-30)
@@ -191,10 +191,13 @@ def _enough(relaxation: Array) -> Array:
 
 
 @jax.custom_jvp
-def _solved(
+def solved(
     shape1: Shape, place1: Place, shape2: Shape, place2: Place, relaxation: Array
 ) -> tuple[Growth, Array, Array]:
-    """The solution, how many iterations it took (as a float, which has a derivative: zero), and the residual."""
+    """The solution of the relaxed growth problem, λ counting ℓ α; how many iterations it took, and the residual.
+
+    Iterations are a float, which has a derivative: zero.
+    """
     length = growth.length_of(shape1, shape2)
     tolerance = _enough(relaxation) / relaxation
     x, iterations, residual = growth.solve(
@@ -203,22 +206,23 @@ def _solved(
     return x, iterations.astype(float), residual
 
 
-@_solved.defjvp
+@solved.defjvp
 def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     shape1, place1, shape2, place2, _ = primals
-    answer = _solved(*primals)
+    answer = solved(*primals)
     x, length = answer[0], growth.length_of(shape1, shape2)
-    n1, n2 = growth.normals(shape1, place1, shape2, place2, x)
+    at = growth.seen(shape1, place1, shape2, place2, x)
+    n1, n2 = growth.normals(at, x)
     frame = growth.frame_of(n1 - n2, place1.rotation[:, 0], shape1.dim)
-    linear = growth.linearise(shape1, place1, shape2, place2, x, frame, length)
+    linear = growth.linearise(at, x, frame, length)
 
     def residual(shape1: Shape, place1: Place, shape2: Shape, place2: Place) -> tuple[Array, Array]:
-        again = growth.linearise(shape1, place1, shape2, place2, x, frame, length)
+        again = growth.residual(growth.seen(shape1, place1, shape2, place2, x), x, frame, length)
         return again.stationarity, again.rows
 
     _, (stationarity, rows) = jax.jvp(residual, primals[:-1], tangents[:-1])
     target = jnp.full_like(x.slack, length * tangents[-1])
-    c = growth.respond(linear, x, stationarity, rows, target, shape1.n_rows, jnp.zeros(6))
+    c = growth.respond(linear, x, stationarity, rows, target, jnp.zeros(6))
     n = slice(1, 1 + shape1.dim)
     change = Growth(frame @ c.y[n], c.y[0], c.y[n.stop :], c.slack, c.dual)
     return answer, (change, jnp.zeros(()), jnp.zeros(()))

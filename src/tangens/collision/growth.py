@@ -64,18 +64,43 @@ class Growth(NamedTuple):
     """λ of the same rows."""
 
 
-class Linear(NamedTuple):
-    """The equations at an iterate, and their derivatives by y = (α, p in the contact frame, ε) and by d."""
+class Side(NamedTuple):
+    """One shape at an iterate: its rows, and their derivatives by (α, p, ε), p in the shape's own frame."""
 
-    frame: Array
-    """Columns: normal and tangents, (3, dim)."""
-    stationarity: Array
-    """Residual: ∂(weight·α + λᵀg)/∂y."""
     rows: Array
-    """Residual: s + g."""
+    by: Array
+    curvature: Array
+    """Of λᵀg."""
+
+
+class Seen(NamedTuple):
+    """Both shapes at an iterate. All that depends on what shapes they are is in here."""
+
+    side1: Side
+    side2: Side
+    axes1: Array
+    """Columns: the axes of shape 1 in the world, (3, dim)."""
+    axes2: Array
+
+
+class Residual(NamedTuple):
+    """The equations at an iterate."""
+
+    stationarity: Array
+    """∂(weight·α + λᵀg)/∂y, where y = (α, p in the contact frame, ε)."""
+    rows: Array
+    """s + g."""
     normal1: Array
     """λᵀ∂g₁/∂p in the contact frame."""
     normal2: Array
+
+
+class Linear(NamedTuple):
+    """The equations at an iterate, and their derivatives by y and by d."""
+
+    frame: Array
+    """Columns: normal and tangents, (3, dim)."""
+    residual: Residual
     factor: Array
     """Inverse of the Cholesky factor of the matrix of y, slacks and duals eliminated."""
     rows_y: Array
@@ -86,6 +111,9 @@ class Linear(NamedTuple):
     """Derivative of normal 1 by y, duals held."""
     bend2: Array
     bend2_d: Array
+    lean1: Array
+    """Derivative of normal 1 by the duals of shape 1, (rows, dim)."""
+    lean2: Array
 
 
 class Change(NamedTuple):
@@ -167,71 +195,86 @@ def start(shape1: Shape, place1: Place, shape2: Shape, place2: Place, weight: Ar
     return Growth(point, scale, inner, slack, weight / jnp.sum(-slope / slack) / slack)
 
 
-def normals(shape1: Shape, place1: Place, shape2: Shape, place2: Place, x: Growth) -> tuple[Array, Array]:
+def side_at(shape: Shape, place: Place, point: Array, scale: Array, inner: Array, dual: Array) -> Side:
+    """Return a shape's rows at a point of the world, with duals of their own."""
+    dim = shape.dim
+
+    def rows(z: Array) -> Array:
+        return shape.rows(z[1 : 1 + dim], z[0], z[1 + dim :])
+
+    z = jnp.concatenate([scale[None], local(place, dim, point), inner])
+    return Side(rows(z), jax.jacfwd(rows)(z), jax.hessian(lambda z: dual @ rows(z))(z))
+
+
+def seen(shape1: Shape, place1: Place, shape2: Shape, place2: Place, x: Growth) -> Seen:
+    """Return both shapes at an iterate."""
+    k, m, lift = shape1.n_inner, shape1.n_rows, embedding(shape1.dim)
+    side1 = side_at(shape1, place1, x.point, x.scale, x.inner[:k], x.dual[:m])
+    side2 = side_at(shape2, place2, x.point, x.scale, x.inner[k:], x.dual[m:-1])
+    return Seen(side1, side2, place1.rotation @ lift, place2.rotation @ lift)
+
+
+def normals(at: Seen, x: Growth) -> tuple[Array, Array]:
     """Return λᵀ∂g/∂p of both shapes, in the world: opposite to each other at the solution."""
-    dim, k, m = shape1.dim, shape1.n_inner, shape1.n_rows
-    n1 = jax.grad(lambda p: x.dual[:m] @ shape1.rows(local(place1, dim, p), x.scale, x.inner[:k]))(x.point)
-    n2 = jax.grad(lambda p: x.dual[m:-1] @ shape2.rows(local(place2, dim, p), x.scale, x.inner[k:]))(x.point)
-    return n1, n2
+    m, n = len(at.side1.rows), slice(1, 1 + at.axes1.shape[1])
+    return at.axes1 @ (x.dual[:m] @ at.side1.by[:, n]), at.axes2 @ (x.dual[m:-1] @ at.side2.by[:, n])
 
 
-def linearise(
-    shape1: Shape, place1: Place, shape2: Shape, place2: Place, x: Growth, frame: Array, weight: Array
-) -> Linear:
-    """Evaluate the equations and their derivatives."""
-    dim, k, m = shape1.dim, shape1.n_inner, shape1.n_rows
-    n = slice(1, 1 + dim)
+def residual(at: Seen, x: Growth, frame: Array, weight: Array) -> Residual:
+    """Evaluate the equations; no derivatives of them are prepared."""
+    into1, into2 = _coordinates(at, frame)
+    m = len(at.side1.rows)
+    slope1, slope2 = x.dual[:m] @ at.side1.by @ into1, x.dual[m:-1] @ at.side2.by @ into2
+    stationarity = (slope1 + slope2).at[0].add(weight - x.dual[-1])
+    n = slice(1, 1 + frame.shape[1])
+    rows = x.slack + jnp.concatenate([at.side1.rows, at.side2.rows, -x.scale[None]])
+    return Residual(stationarity, rows, slope1[n], slope2[n])
 
-    def rows1(y: Array) -> Array:
-        point = x.point + frame @ y[n]
-        return shape1.rows(local(place1, dim, point), x.scale + y[0], x.inner[:k] + y[1 + dim : 1 + dim + k])
 
-    def rows2(y: Array, d: Array) -> Array:
-        r = frame @ y[n]
-        point = x.point + r - d[3:] - vector_product(d[:3], r)
-        return shape2.rows(local(place2, dim, point), x.scale + y[0], x.inner[k:] + y[1 + dim + k :])
-
-    def slope1(y: Array) -> Array:
-        return jax.grad(lambda y: x.dual[:m] @ rows1(y))(y)
-
-    def slope2(y: Array, d: Array) -> Array:
-        return jax.grad(lambda y: x.dual[m:-1] @ rows2(y, d))(y)
-
-    y, d = jnp.zeros(1 + dim + x.inner.shape[0]), jnp.zeros(6)
-    scale = jnp.zeros_like(y).at[0].set(1.0)
-    by_y2, by_d2 = jax.jacfwd(rows2, (0, 1))(y, d)
-    rows_y = jnp.concatenate([jax.jacfwd(rows1)(y), by_y2, -scale[None]])
-    rows_d = jnp.zeros((len(rows_y), 6)).at[m:-1].set(by_d2)
-    s1, s2 = slope1(y), slope2(y, d)
-    h1, (h2, h2_d) = jax.jacfwd(slope1)(y), jax.jacfwd(slope2, (0, 1))(y, d)
-    stiff = (x.dual / x.slack)[:, None]
-    return Linear(
-        frame,
-        s1 + s2 + scale * (weight - x.dual[-1]),
-        x.slack + jnp.concatenate([rows1(y), rows2(y, d), -x.scale[None]]),
-        s1[n],
-        s2[n],
-        _inverse_factor(h1 + h2 + rows_y.T @ (stiff * rows_y)),
-        rows_y,
-        rows_d,
-        h2_d + rows_y.T @ (stiff * rows_d),
-        h1[n],
-        h2[n],
-        h2_d[n],
+def linearise(at: Seen, x: Growth, frame: Array, weight: Array, used: Array | float = 1.0) -> Linear:
+    """Evaluate the equations and their derivatives; `used` is 0 for entries of ε that only fill up."""
+    into1, into2 = _coordinates(at, frame)
+    (m, n), y = (len(at.side1.rows), slice(1, 1 + frame.shape[1])), into1.shape[1]
+    rows_y = jnp.concatenate([at.side1.by @ into1, at.side2.by @ into2, -jnp.eye(1, y)])
+    h1, h2 = into1.T @ at.side1.curvature @ into1, into2.T @ at.side2.curvature @ into2
+    # Body 2 moves by d, so p moves by −d₂ − d₁ × r against it, r being how far p has moved on itself.
+    by_point = at.side2.by[:, n] @ at.axes2.T
+    rows_d = jnp.pad(-by_point, ((m, 1), (3, 0)))
+    turned = frame.T @ vector_product(jnp.eye(3), x.dual[m:-1] @ by_point).T
+    h2_d = jnp.concatenate(
+        [jnp.pad(turned, ((1, y - n.stop), (0, 0))), -into2.T @ at.side2.curvature[:, n] @ at.axes2.T], axis=1
     )
+    stiff = (x.dual / x.slack)[:, None]
+    spare = jnp.concatenate([jnp.zeros(n.stop), jnp.broadcast_to(1.0 - used, (y - n.stop,))])
+    factor = _inverse_factor(h1 + h2 + jnp.diag(spare) + rows_y.T @ (stiff * rows_y))
+    mixed = h2_d + rows_y.T @ (stiff * rows_d)
+    lean1, lean2 = rows_y[:m, n], rows_y[m:-1, n]
+    rest = residual(at, x, frame, weight)
+    return Linear(frame, rest, factor, rows_y, rows_d, mixed, h1[n], h2[n], h2_d[n], lean1, lean2)
 
 
-def respond(
-    linear: Linear, x: Growth, stationarity: Array, rows: Array, target: Array, rows_of_1: int, d: Array
-) -> Change:
+def _coordinates(at: Seen, frame: Array) -> tuple[Array, Array]:
+    """Return how (α, p, ε) of each shape, in its own frame, follow from y."""
+    dim = frame.shape[1]
+    k1, k2 = (side.by.shape[1] - 1 - dim for side in (at.side1, at.side2))
+    one, none = jnp.eye(1 + dim + k1 + k2), jnp.zeros((1 + dim, 1 + dim)).at[0, 0].set(1.0)
+
+    def of(axes: Array, k: int, first: int) -> Array:
+        top = jnp.pad(none.at[1:, 1:].set(axes.T @ frame), ((0, 0), (0, k1 + k2)))
+        return jnp.concatenate([top, one[1 + dim + first :][:k]])
+
+    return of(at.axes1, k1, 0), of(at.axes2, k2, k1)
+
+
+def respond(linear: Linear, x: Growth, stationarity: Array, rows: Array, target: Array, d: Array) -> Change:
     """Solve the linearised equations, their residual given, for a change of λ∘s by `target` and a motion d."""
-    m, n = rows_of_1, slice(1, 1 + linear.frame.shape[1])
+    m = len(linear.lean1)
     pull = (target + x.dual * rows) / x.slack
     y = linear.factor.T @ (linear.factor @ (-(stationarity + linear.rows_y.T @ pull) - linear.mixed @ d))
     moved = linear.rows_y @ y + linear.rows_d @ d
     dual = pull + x.dual / x.slack * moved
-    n1 = linear.bend1 @ y + linear.rows_y[:m, n].T @ dual[:m]
-    n2 = linear.bend2 @ y + linear.bend2_d @ d + linear.rows_y[m:-1, n].T @ dual[m:-1]
+    n1 = linear.bend1 @ y + dual[:m] @ linear.lean1
+    n2 = linear.bend2 @ y + linear.bend2_d @ d + dual[m:-1] @ linear.lean2
     return Change(y, -rows - moved, dual, n1, n2)
 
 
@@ -270,15 +313,17 @@ def solve(
     enough = tolerance * relaxation / weight
 
     def look(x: Growth) -> tuple[Linear, Array]:
-        n1, n2 = normals(shape1, place1, shape2, place2, x)
-        frame = frame_of(n1 - n2, place1.rotation[:, 0], dim)
-        linear = linearise(shape1, place1, shape2, place2, x, frame, weight)
-        per_length = jnp.maximum(jnp.abs(linear.stationarity[0]), length * jnp.max(jnp.abs(linear.stationarity[1:])))
-        worst = jnp.maximum(per_length / weight, jnp.max(jnp.abs(linear.rows)) / length)
+        at = seen(shape1, place1, shape2, place2, x)
+        n1, n2 = normals(at, x)
+        linear = linearise(at, x, frame_of(n1 - n2, place1.rotation[:, 0], dim), weight)
+        stationarity = jnp.abs(linear.residual.stationarity)
+        per_length = jnp.maximum(stationarity[0], length * jnp.max(stationarity[1:]))
+        worst = jnp.maximum(per_length / weight, jnp.max(jnp.abs(linear.residual.rows)) / length)
         return linear, jnp.maximum(worst, jnp.max(jnp.abs(x.slack * x.dual - relaxation)) / weight)
 
     def step(x: Growth, linear: Linear, target: Array) -> Growth:
-        c = respond(linear, x, linear.stationarity, linear.rows, target, shape1.n_rows, jnp.zeros(6))
+        rest = linear.residual
+        c = respond(linear, x, rest.stationarity, rest.rows, target, jnp.zeros(6))
         return Growth(linear.frame @ c.y[1 : 1 + dim], c.y[0], c.y[1 + dim :], c.slack, c.dual)
 
     def room(x: Growth, change: Growth) -> Array:

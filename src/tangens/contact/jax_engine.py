@@ -130,7 +130,8 @@ class JaxEngine(Engine):
         """Solve a step, from the memory of another one if there is one, with as much room as it takes."""
         while True:
             # With a guess or without, it is the same function: one to compile.
-            given = (memory or self._no_guess(inputs, room),) if self._hands_on else ()
+            start = self._no_guess(inputs, room) if memory is None and self._hands_on else memory
+            given = (start,) if self._hands_on else ()
             solution: Solution = self.compiled("solve", room, lambda m: m.solve, len(given))(inputs, *given)
             if not solution.crowded:
                 return solution, room

@@ -143,11 +143,6 @@ def test_derivatives_make_room_for_all_pairs_that_are_near() -> None:
     assert np.abs(J["v", "v"]).max() < 0.1  # all of them lie on the floor, whatever their velocity was
 
 
-def test_what_the_model_does_not_know_is_refused_by_name() -> None:
-    with pytest.raises(tg.SceneError, match="restitution"):
-        tg.Simulator(tg.scenes.cube().replace(restitution=0.5), contact="single-level")
-
-
 def test_other_models_refuse_shapes_that_they_do_not_see() -> None:
     from tangens import geometry
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 import jax
 
 from tangens.collision import growth
+from tangens.collision.growth import Growth
 from tangens.contact.interior.equations import Iterate, Problem, all_bodies, kinematics
+from tangens.contact.interior.groups import Group, by_kind, joined, widened
 from tangens.contact.interior.pair import Bodies, Pair, Unknowns, places, weight_of
 from tangens.dynamics.smooth import SmoothDynamics
+from tangens.geometry import Shape
 
 Array = jax.Array
 
@@ -21,13 +24,17 @@ def solve_detection(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> I
     """The iterate with its growth problems solved where its velocities lead."""
     kin = kinematics(dynamics, problem, x.v)
 
-    def one(pair: Pair, u: Unknowns, bodies: Bodies, end: Array) -> Unknowns:
+    def one(shape1: Shape, shape2: Shape, pair: Pair, bodies: Bodies, end: Array) -> Growth:
         place1, place2 = places(pair, bodies)
-        solved = growth.solve(pair.shape1, place1, pair.shape2, place2, weight_of(pair), end)
-        return u._replace(growth=solved.growth)
+        return growth.solve(shape1, place1, shape2, place2, weight_of(pair), end).growth
 
-    pairs = (
-        jax.vmap(one)(group, u, all_bodies(group, kin.spatial, kin.twist), ends.rows)
-        for group, u, ends in zip(problem.groups, x.pairs, problem.ends.pairs, strict=True)
-    )
-    return x._replace(pairs=tuple(pairs))
+    def solved(group: Group, u: Unknowns, end: Array) -> Unknowns:
+        everyone = group.pairs, all_bodies(group.pairs, kin.spatial, kin.twist), end
+        found = [
+            jax.vmap(one)(shape1, shape2, *jax.tree.map(lambda leaf, which=which: leaf[which], everyone))
+            for shape1, shape2, which in by_kind(group)
+        ]
+        return u._replace(growth=joined(widened(group, found)))
+
+    ends = (ends.rows for ends in problem.ends.pairs)
+    return x._replace(pairs=tuple(map(solved, problem.groups, x.pairs, ends)))

@@ -26,6 +26,7 @@ from tangens.contact.interior.equations import (
     lift,
     shift_of,
 )
+from tangens.contact.interior.groups import seen
 from tangens.contact.interior.newton import GroupSystem, System, carried_wrench
 from tangens.contact.interior.pair import (
     Linear,
@@ -71,7 +72,7 @@ def direction(
     balance is worth a second solve; a loop, so that it is compiled once.
     """
     alone = tuple(
-        _alone(group, u, own.linear, rest, goal)
+        _alone(group.pairs, u, own.linear, rest, goal)
         for group, u, own, rest, goal in zip(
             problem.groups, x.pairs, system.groups, residual.pairs, target.pairs, strict=True
         )
@@ -109,13 +110,13 @@ def sensitivity(
     for group, u, local, rest, ends, goal in zip(
         problem.groups, x.pairs, frames, change.pairs, problem.ends.pairs, ends_change.pairs, strict=True
     ):
-        bodies = all_bodies(group, kin.spatial, kin.twist)
+        pairs, bodies = group.pairs, all_bodies(group.pairs, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
-        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(ends, group, u))
+        linear = jax.vmap(linearise)(pairs, seen(group, u, bodies), u, bodies, frame, shift_of(ends, pairs))
         target = _spread(u, goal)
-        response = _alone(group, u, linear, rest, target)
+        response = _alone(pairs, u, linear, rest, target)
         at = jax.vmap(lift)(u.growth.point)
-        wrench += body_wrenches(group, len(wrench), at, response.wrench1, response.wrench2)
+        wrench += body_wrenches(pairs, len(wrench), at, response.wrench1, response.wrench2)
     c = problem.constraints
     bounds, ties = constraints.alone(c, x.bounds, change.constraints, ends_change.bounds, problem.relaxation)
     at_end = constraints.evaluated(c, kin.q, kin.spatial, jnp.eye(len(x.v)))
@@ -129,10 +130,10 @@ def _spread(x: Unknowns, ends: Products) -> Products:
     return Products(jnp.broadcast_to(ends.rows[:, None], x.growth.slack.shape), ends.gamma, cone)
 
 
-def _alone(group: Pair, x: Unknowns, linear: Linear, residual: PairResidual, target: Products) -> Response:
+def _alone(pairs: Pair, x: Unknowns, linear: Linear, residual: PairResidual, target: Products) -> Response:
     """How the pairs of a group answer while their bodies stay where they are."""
     none = jnp.zeros(6)
-    return jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(group, x, linear, residual, target, none, none)
+    return jax.vmap(respond, (0, 0, 0, 0, 0, None, None))(pairs, x, linear, residual, target, none, none)
 
 
 def _following(
@@ -155,14 +156,17 @@ def _following(
         w1, w2 = w1 + carried_wrench(carried, own.linear.wrench1), w2 + carried_wrench(carried, own.linear.wrench2)
         return Response(u._replace(growth=growth), w1, w2)
 
-    return tuple(jax.vmap(one)(*arguments) for arguments in zip(problem.groups, system.groups, responses, strict=True))
+    return tuple(
+        jax.vmap(one)(group.pairs, own, response)
+        for group, own, response in zip(problem.groups, system.groups, responses, strict=True)
+    )
 
 
 def _response_forces(problem: Problem, system: System, responses: tuple[Response, ...]) -> Array:
     """Joint forces of the wrenches in responses, (nv,)."""
     wrench = jnp.zeros(system.kinematics.twist.shape)
     for group, own, response in zip(problem.groups, system.groups, responses, strict=True):
-        wrench += body_wrenches(group, len(wrench), own.lift, response.wrench1, response.wrench2)
+        wrench += body_wrenches(group.pairs, len(wrench), own.lift, response.wrench1, response.wrench2)
     return joint_forces(system.kinematics, wrench, len(problem.v))
 
 

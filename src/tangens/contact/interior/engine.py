@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tangens.contact.base import Point
 from tangens.contact.geom_pairs import refuse_sizes
 from tangens.contact.interior.model import InteriorModel
 from tangens.contact.interior.options import InteriorContact
 from tangens.contact.jax_engine import JaxEngine
 from tangens.contact.rules import GradientRule, Relaxed
 from tangens.contact.structure import structure
+from tangens.errors import NotDifferentiable
 from tangens.geometry import kind
 from tangens.scene import Scene
 
@@ -30,22 +32,26 @@ class InteriorEngine(JaxEngine):
     first_room = 16  # pairs of a kind: few scenes have more of them near each other
 
     def __init__(self, scene: Scene, contact: InteriorContact) -> None:
+        self._bounces = bool((scene.parameters["restitution"] > 0).any())
         super().__init__(scene, contact, hands_on=contact.warm_start)
+        self.known = (*Point._fields, *self._own_parameters())
 
     def key(self) -> tuple[Hashable, ...]:
         """What two scenes have in common that can share a model and its compiled functions."""
         scene, contact = self.scene, self.contact
         shapes = tuple((name, kind(shape)) for name, shape in scene.shapes.items())
-        return structure(scene.shared_model), scene.geom_names, shapes, contact.bilevel, contact.torsional_friction
+        kinds = contact.bilevel, contact.torsional_friction, self._bounces
+        return structure(scene.shared_model), scene.geom_names, shapes, *kinds
 
     def model(self, room: int | None) -> InteriorModel:
         """The model of all scenes with this key."""
-        return InteriorModel(self.scene, self.contact.bilevel, self.contact.torsional_friction, room)
+        contact = self.contact
+        return InteriorModel(self.scene, contact.bilevel, contact.torsional_friction, self._bounces, room)
 
     def numbers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters of this scene, and the settings."""
         scene, contact = self.scene, self.contact
-        parameters: dict[str, Any] = {name: scene.parameters[name] for name in contact.parameters}
+        parameters: dict[str, Any] = {name: scene.parameters[name] for name in self._own_parameters()}
         parameters["shapes"] = dict(scene.shapes)
         model = self.shared_model(self.first_room)
         assert isinstance(model, InteriorModel)
@@ -72,6 +78,20 @@ class InteriorEngine(JaxEngine):
         with jax.enable_x64(True):
             return self.settings | {"pause": jnp.array(_HURRIED, jnp.int32)}
 
+    def _own_parameters(self) -> tuple[str, ...]:
+        """Those of the model; without a bounce there is no restitution: its law begins with a jump."""
+        return tuple(name for name in self.contact.parameters if name != "restitution" or self._bounces)
+
+    def refused(self, tape: Any) -> frozenset[str]:
+        """Restitution, where nothing bounces."""
+        del tape
+        return frozenset(self.contact.parameters) - frozenset(self._own_parameters())
+
     def check(self, wrt: Sequence[str]) -> None:
-        """Refuse sizes where shapes do not come from them."""
+        """Refuse sizes where shapes do not come from them, and restitution where there is none."""
+        if "restitution" in wrt and not self._bounces:
+            raise NotDifferentiable(
+                f"{self.contact.name!r} cannot be differentiated by restitution where it is zero: bodies that do not "
+                "bounce come to rest on each other, those that hardly do leave at once. Give a geom some"
+            )
         refuse_sizes(self.contact.name, self.scene, wrt)

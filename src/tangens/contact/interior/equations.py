@@ -17,6 +17,7 @@ from tangens.collision.growth import Place
 from tangens.contact.interior import constraints
 from tangens.contact.interior.cones import Scaling
 from tangens.contact.interior.constraints import AtEnd, Bounds, Constraints, evaluated
+from tangens.contact.interior.groups import Group, seen
 from tangens.contact.interior.pair import Bodies, Pair, PairResidual, Products, Unknowns, evaluate, products
 from tangens.dynamics.smooth import SmoothDynamics
 from tangens.dynamics.spatial import SpatialKinematics, vector_product
@@ -32,8 +33,7 @@ class Problem(NamedTuple):
     v: Array
     inertia: Array
     force: Array
-    groups: tuple[Pair, ...]
-    """Pairs of one kind each, stacked."""
+    groups: tuple[Group, ...]
     constraints: Constraints
     timestep: Array
     relaxation: Array
@@ -110,16 +110,20 @@ def twists_of(jacobian: Array, v: Array, dofs: Array) -> Array:
     return jnp.einsum("bid,bd->bi", jacobian, v[dofs])
 
 
-def all_bodies(group: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
+def all_bodies(pairs: Pair, spatial: SpatialKinematics, twist: Array) -> Bodies:
     """The bodies of all pairs of a group."""
-    a, b = group.body1, group.body2
+    a, b = pairs.body1, pairs.body2
     place1, place2 = (Place(spatial.position[i], spatial.rotation[i]) for i in (a, b))
     return Bodies(place1, place2, twist[a], twist[b])
 
 
-def shift_of(ends: Products, group: Pair, x: Unknowns) -> Array:
-    """What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated [m]."""
-    return ends.rows * x.growth.slack.shape[-1] / group.sharpness
+def shift_of(ends: Products, pairs: Pair) -> Array:
+    """What is taken off gaps [m].
+
+    What keeps relaxed shapes from overlapping: the duality gap, a bound of how much α is overestimated. And what they
+    have to be apart after a bounce.
+    """
+    return ends.rows * jnp.sum(pairs.rows, axis=-1) / pairs.sharpness + pairs.apart
 
 
 def step_products(cones: tuple[Scaling, ...], y: Iterate) -> StepProducts:
@@ -133,10 +137,11 @@ def step_residual(dynamics: SmoothDynamics, problem: Problem, x: Iterate, frames
     kin = kinematics(dynamics, problem, x.v)
     wrench, residuals = jnp.zeros((len(kin.dofs), 6)), list[PairResidual]()
     for group, u, local, ends in zip(problem.groups, x.pairs, frames, problem.ends.pairs, strict=True):
-        bodies = all_bodies(group, kin.spatial, kin.twist)
+        pairs, bodies = group.pairs, all_bodies(group.pairs, kin.spatial, kin.twist)
         frame = bodies.place1.rotation @ local
-        rest, w1, w2 = jax.vmap(evaluate)(group, u, bodies, frame, shift_of(ends, group, u))
-        wrench += body_wrenches(group, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
+        at = seen(group, u, bodies)
+        rest, w1, w2 = jax.vmap(evaluate)(pairs, at, u, bodies, frame, shift_of(ends, pairs))
+        wrench += body_wrenches(pairs, len(wrench), jax.vmap(lift)(u.growth.point), w1, w2)
         residuals.append(rest)
     at_end = evaluated(problem.constraints, kin.q, kin.spatial, jnp.eye(len(x.v)))
     return joined_residual(problem, x, kin, wrench, tuple(residuals), at_end)
@@ -161,10 +166,10 @@ def lift(p: Array) -> Array:
     return jnp.eye(6).at[3:, :3].set(vector_product(jnp.eye(3), p).T)
 
 
-def body_wrenches(group: Pair, bodies: int, lifts: Array, w1: Array, w2: Array) -> Array:
+def body_wrenches(pairs: Pair, bodies: int, lifts: Array, w1: Array, w2: Array) -> Array:
     """Wrenches about the contact points, brought to the origin and summed for each body, (nbody, 6)."""
-    wrench = jnp.zeros((bodies, 6), w1.dtype).at[group.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
-    return wrench.at[group.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
+    wrench = jnp.zeros((bodies, 6), w1.dtype).at[pairs.body1].add(jnp.einsum("kji,kj->ki", lifts, w1))
+    return wrench.at[pairs.body2].add(jnp.einsum("kji,kj->ki", lifts, w2))
 
 
 def joint_forces(kin: Kinematics, wrench: Array, nv: int) -> Array:

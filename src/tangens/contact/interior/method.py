@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tangens.collision.central_path import largest_step, step_in_neighbourhood
 from tangens.contact.interior import cones
@@ -50,6 +49,8 @@ _TURN, _GROWTH, _INNER = 0.3, 0.3, 0.7
 _TINY = 1e-300
 _PATIENCE, WARM_PATIENCE = 40, 10
 """Iterations after which an attempt is given up: steps take 7 to 15 on average, 4 from where the one before ended."""
+_MANY = 100
+"""Rows of a pair beyond which the first attempt may take all iterations: hulls of a thousand faces take 60 and more."""
 _SLACKS, _FORCES = (1.0, 1.0, 0.3, 0.1, 1.0, 1.0, 0.3), (1.0, 1.0, 0.3, 5.0, 1.0, 1.0, 0.3)
 """Of the guesses of all attempts, over those of the first. Between two walls that it does not touch, the first guess's
 forces turn a peg so far that it jams; an impact wants larger ones."""
@@ -119,6 +120,7 @@ def solve(
     bilevel one. After `pause` iterations it ends, whatever it has found.
     """
     counts_rows = detection is None
+    patience = _PATIENCE if all(group.pairs.rows.shape[-1] <= _MANY for group in problem.groups) else most
     zero, one = jnp.zeros((), jnp.int32), jnp.ones(())
 
     def look(x: Iterate, relief: Array, before: Array) -> Outcome:
@@ -136,7 +138,7 @@ def solve(
         relief = jnp.asarray((*_RELIEF, 1.0, 1.0, 1.0))[attempt]
         relief = jnp.where(attempt == _BACK, walk.relief, relief)
         here = look(walk.x, relief, walk.here.residual)
-        path = path_from(relieved(problem, relief).ends, walk.base, counts_rows)
+        path = path_from(relieved(problem, relief), walk.base, counts_rows)
         x = jax.lax.cond(here.converged, lambda: here.x, lambda: _advance(problem, here, path, attempt))
         is_resort = (attempt >= _FIRST_RESORT) & (attempt < _DOWN)
         over = (walk.k + 1 >= walk.ends) & ~here.converged
@@ -159,7 +161,7 @@ def solve(
     # To look at the guess inside the loop, too, compiles in two thirds of the time.
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, guess, one, one))
     first, is_warm = (guess, jnp.zeros((), bool)) if warm is None else (_chosen(warm[1], warm[0], guess), warm[1])
-    ends = jnp.minimum(jnp.where(is_warm, WARM_PATIENCE, _PATIENCE), most) + 1
+    ends = jnp.minimum(jnp.where(is_warm, WARM_PATIENCE, patience), most) + 1
     begin = _Walk(first, first, jnp.where(is_warm, _WARM, zero), zero, ends, one, most < 0, nowhere)
     return jax.lax.while_loop(lambda walk: ~walk.done & (walk.k <= pause), iterate, begin).here
 
@@ -250,10 +252,8 @@ def _trusted(problem: Problem, x: Iterate, system: System, step: Iterate) -> Arr
     for group, u, c in zip(problem.groups, x.pairs, step.pairs, strict=True):
         (alpha, inner), (d_alpha, d_inner) = ((g.scale, g.inner) for g in (u.growth, c.growth))
         grown = _GROWTH * alpha / jnp.maximum(jnp.abs(d_alpha), _TINY)
-        positive = np.array([*group.shape1.positive_inner, *group.shape2.positive_inner], bool)
-        shrunk = jnp.where(
-            positive, _INNER * (inner + 1e-9 * group.length[:, None]) / jnp.maximum(-d_inner, _TINY), jnp.inf
-        )
+        room = _INNER * (inner + 1e-9 * group.pairs.length[:, None]) / jnp.maximum(-d_inner, _TINY)
+        shrunk = jnp.where(group.pairs.positive, room, jnp.inf)
         most = jnp.minimum(most, jnp.minimum(jnp.min(grown, initial=jnp.inf), jnp.min(shrunk, initial=jnp.inf)))
     return most
 

@@ -28,7 +28,7 @@ def misfit(problem: Problem, x: Iterate, residual: StepResidual) -> Array:
         motion_misfit(problem, x, residual), constraints.misfit(problem.constraints, x.v, residual.constraints)
     )
     for group, u, rest in zip(problem.groups, x.pairs, residual.pairs, strict=True):
-        worst = jnp.maximum(worst, jnp.max(jax.vmap(_of_pair)(group, u, rest), initial=0.0))
+        worst = jnp.maximum(worst, jnp.max(jax.vmap(_of_pair)(group.pairs, u, rest), initial=0.0))
     return worst
 
 

@@ -2,8 +2,9 @@
 
 Derivatives are those of the relaxed equations at their solution (implicit function theorem): one linear system, whose
 factors all columns share, forward and reverse. They flow to q, v, u, tau, mass, com, inertia, damping, armature,
-gravity, friction, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near, torsional
-friction coefficients, where geoms sit on their bodies, joint ranges, friction losses, equalities' data.
+gravity, friction, restitution, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near,
+which bounce, torsional friction coefficients, where geoms sit on their bodies, joint ranges, friction losses,
+equalities' data.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.geom_pairs import EARTH, tree_masses
 from tangens.contact.interior import bilevel, constraints, method
+from tangens.contact.interior.bounces import with_bounces
 from tangens.contact.interior.constraints import constraints_at, products_of
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
     Iterate,
+    Kinematics,
     Problem,
     StepProducts,
     all_bodies,
     kinematics_at,
     step_residual,
 )
-from tangens.contact.interior.pair import Bodies, Pair, Products, Unknowns, ends_of, places, speed_of, start
+from tangens.contact.interior.groups import Group, PairKind, by_kind, grouped, joined, widened
+from tangens.contact.interior.pair import Bodies, Pair, Unknowns, ends_of, places, speed_of, start
 from tangens.contact.interior.pairs import PairTable, distance_bound
 from tangens.contact.interior.touching import touching
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
@@ -59,18 +64,21 @@ class Memory(NamedTuple):
 class InteriorModel(PureModel):
     """Steps of `single-level` and `bilevel` on scenes of one structure; `scene` is any one of them."""
 
-    def __init__(self, scene: Scene, is_bilevel: bool, torsional_friction: bool, capacity: int | None) -> None:
+    def __init__(
+        self, scene: Scene, is_bilevel: bool, torsional_friction: bool, bounces: bool, capacity: int | None
+    ) -> None:
         self.dynamics = SmoothDynamics(scene.shared_model)
         self.layout = self.dynamics.layout
         self.table = PairTable(scene, torsional_friction)
         self.capacity = capacity
         """Most pairs of a kind that are solved for; the nearest ones are. None: all."""
-        self._is_bilevel, self._model = is_bilevel, scene.shared_model
+        self._is_bilevel, self._bounces, self._model = is_bilevel, bounces, scene.shared_model
         self._constraints = ConstraintFunctions(scene.shared_model)
 
-    def solve(self, inputs: Inputs, guess: Memory | None = None) -> Solution:
+    def solve(self, inputs: Inputs, guess: Array | None = None) -> Solution:
         """Solve a step; from a guess if one is given, and from scratch where that fails."""
         problem, crowded = jax.lax.optimization_barrier(self.problem(inputs))
+        before = None if guess is None else self._memory(problem, guess)
         run = partial(
             method.solve,
             self.dynamics,
@@ -82,7 +90,7 @@ class InteriorModel(PureModel):
         # Without room for all pairs that are near, the step has to be taken again: there is nothing to solve.
         most = jnp.where(crowded, 0, inputs.settings["max_iterations"])
         resorts = not self._is_bilevel  # the baseline stays what the paper has
-        warm = None if guess is None else (warmed(problem, guess.x, _WARM), guess.converged)
+        warm = None if before is None else (warmed(problem, before.x, _WARM), before.converged)
         outcome = run(self.start(problem), most, resorts=resorts, warm=warm)
         v = outcome.x.v
         q = integrate(self.layout, problem.q, problem.timestep * v)
@@ -95,22 +103,33 @@ class InteriorModel(PureModel):
         frames = tuple(group.frame for group in outcome.system.groups)
         solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
         # Where a guess led nowhere, the next step does not try one: on some robots (go1 in flight) none does.
-        misled = jnp.zeros((), bool) if guess is None else guess.converged & (outcome.iterations > method.WARM_PATIENCE)
-        memory = Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled)
+        took_long = outcome.iterations > method.WARM_PATIENCE
+        misled = jnp.zeros((), bool) if before is None else before.converged & took_long
+        memory = _flat(Memory(outcome.x, outcome.relief, outcome.system.matrix, frames, solved & ~misled))
         unfinished = ~outcome.converged & (outcome.iterations >= inputs.settings["pause"])
         return Solution(q, v, solved, outcome.iterations, residual, contacts, memory, crowded, unfinished, relaxation)
 
-    def no_guess(self, inputs: Inputs) -> Memory:
+    def no_guess(self, inputs: Inputs) -> Array:
         """A memory that nothing starts from."""
-        problem = self.problem(inputs)[0]
-        matrix, pairs = jnp.zeros_like(problem.inertia), problem.groups
-        frames = tuple(jnp.zeros((len(group.friction), 3, group.shape1.dim)) for group in pairs)
-        return Memory(self.start(problem), jnp.ones(()), matrix, frames, jnp.zeros((), bool))
+        return _flat(self._no_memory(self.problem(inputs)[0]))
 
-    def tangent(self, inputs: Inputs, v_next: Array, memory: Memory, change: Change) -> tuple[Array, Array]:
+    def _no_memory(self, problem: Problem) -> Memory:
+        frames = tuple(jnp.zeros((len(group.pairs.friction), 3, group.dim)) for group in problem.groups)
+        return Memory(self.start(problem), jnp.ones(()), jnp.zeros_like(problem.inertia), frames, jnp.zeros((), bool))
+
+    def _memory(self, problem: Problem, flat: Array) -> Memory:
+        """A memory from its numbers in one array: to hand over 30 arrays takes as long as an iteration."""
+        leaves, tree = jax.tree.flatten(jax.eval_shape(self._no_memory, problem))
+        parts = jnp.split(flat, np.cumsum([leaf.size for leaf in leaves])[:-1])
+        shaped = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves, strict=True)]
+        memory: Memory = jax.tree.unflatten(tree, shaped)
+        return memory
+
+    def tangent(self, inputs: Inputs, v_next: Array, memory: Array, change: Change) -> tuple[Array, Array]:
         """By the implicit function theorem at a solution of the equations."""
-        x, relief, matrix, frames, _ = memory
-        problem = method.relieved(self.problem(inputs)[0], relief)
+        problem = self.problem(inputs)[0]
+        x, relief, matrix, frames, _ = self._memory(problem, memory)
+        problem = method.relieved(problem, relief)
 
         def residual(change: Change) -> Any:
             moved = method.relieved(self.problem(displaced(self.layout, inputs, change))[0], relief)
@@ -129,13 +148,17 @@ class InteriorModel(PureModel):
         timestep, relaxation = settings["timestep"], settings["relaxation"]
         smooth = {name: p[name] for name in self.dynamics.parameters}
         inertia, force = self.dynamics.equations(q, v, u, tau, smooth, timestep)
-        groups = self.table.pairs(p, settings["reach"], settings["sharpness"])
         start = kinematics_at(self.dynamics, q, v)
+        kinds = self.table.pairs(p, settings["reach"], settings["sharpness"])
+        near, crowded = self._near(kinds, start, timestep)
+        groups = grouped(near)
         others = constraints_at(
             self._constraints, self._model, q, start.spatial, inertia, p["mass"], p["inertia"], timestep
         )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
-        ends = tuple(ends_of(group, relaxation, detection) for group in groups)
+        ends = tuple(ends_of(group.pairs, relaxation, detection) for group in groups)
+        if self._bounces:
+            groups = tuple(with_bounces(*both, start, timestep) for both in zip(groups, ends, strict=True))
         problem = Problem(
             q,
             v,
@@ -150,30 +173,23 @@ class InteriorModel(PureModel):
             start,
             settings["explicit"],
         )
-        return self._near(problem)
+        return problem, crowded
 
-    def _near(self, problem: Problem) -> tuple[Problem, Array]:
+    def _near(self, kinds: tuple[PairKind, ...], at: Kinematics, timestep: Array) -> tuple[tuple[PairKind, ...], Array]:
         """Keep the nearest pairs of each kind, as many as there is room for."""
         crowded = jnp.zeros((), bool)
-        if self.capacity is None or all(len(g.index1) <= self.capacity for g in self.table.groups):
-            return problem, crowded
-        kin = problem.start
-        kept = list[Pair]()
-        ends = list[Products]()
-        for group, end in zip(problem.groups, problem.ends.pairs, strict=True):
-            if len(group.friction) <= self.capacity:
-                kept.append(group)
-                ends.append(end)
+        kept = list[PairKind]()
+        for kind in kinds:
+            if self.capacity is None or len(kind.pairs.friction) <= self.capacity:
+                kept.append(kind)
                 continue
-            bodies = all_bodies(group, kin.spatial, kin.twist)
-            bound = jax.lax.stop_gradient(jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies)))
+            bodies = all_bodies(kind.pairs, at.spatial, at.twist)
+            bound = jax.lax.stop_gradient(_bounds(kind, bodies))
             # In order, so that the guess of the step before is of the same pairs.
             near = jnp.sort(jax.lax.top_k(-bound, self.capacity)[1])
-            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], group))
-            ends.append(jax.tree.map(lambda leaf, near=near: leaf[near], end))
-            crowded |= jnp.sum(bound < _margin(problem, group, bodies)) > self.capacity
-        near_ends = problem.ends._replace(pairs=tuple(ends))
-        return problem._replace(groups=tuple(kept), ends=near_ends), crowded
+            kept.append(jax.tree.map(lambda leaf, near=near: leaf[near], kind))
+            crowded |= jnp.sum(bound < _margin(timestep, kind.pairs, bodies)) > self.capacity
+        return tuple(kept), crowded
 
     def _weights(self, inertia: Array, mass: Array) -> Array:
         """g·√(M_ii·m): of a degree of freedom that slides, the weight; of one that turns, weight times radius."""
@@ -184,13 +200,17 @@ class InteriorModel(PureModel):
         """A guess from scratch: the scene at rest, where its bodies do not overlap."""
         v, kin = jnp.zeros_like(problem.v), problem.start
 
-        def begin(group: Pair) -> Unknowns:
-            bodies = all_bodies(group, kin.spatial, kin.twist)
-            bound = jax.vmap(distance_bound)(group, *jax.vmap(places)(group, bodies))
-            near = bound < _margin(problem, group, bodies)
-            speed = _speed(bodies) + EARTH * problem.timestep
-            impact = jnp.where(near, group.mass * speed / problem.timestep, 0.0)
-            return jax.vmap(start)(group, bodies, impact, speed)
+        def begin(group: Group) -> Unknowns:
+            found = list[Unknowns]()
+            for shape1, shape2, which in by_kind(group):
+                pairs = jax.tree.map(lambda leaf, which=which: leaf[which], group.pairs)
+                bodies = all_bodies(pairs, kin.spatial, kin.twist)
+                near = _bounds(PairKind(shape1, shape2, pairs), bodies) < _margin(problem.timestep, pairs, bodies)
+                speed = _speed(bodies) + EARTH * problem.timestep
+                impact = jnp.where(near, pairs.mass * speed / problem.timestep, 0.0)
+                found.append(jax.vmap(start)(pairs, shape1, shape2, bodies, impact, speed))
+            wide = widened(group, [u.growth for u in found])
+            return joined([u._replace(growth=grown) for u, grown in zip(found, wide, strict=True)])
 
         pairs = tuple(begin(g) for g in problem.groups)
         c = problem.constraints
@@ -198,12 +218,21 @@ class InteriorModel(PureModel):
         return Iterate(v, pairs, bounds, jnp.zeros(c.sizes[2]))
 
 
-def _margin(problem: Problem, group: Pair, bodies: Bodies) -> Array:
-    """Farther apart than this, pairs of a group do not meet in this step [m].
+def _flat(memory: Memory) -> Array:
+    return jnp.concatenate([jnp.ravel(leaf).astype(float) for leaf in jax.tree.leaves(memory)])
+
+
+def _bounds(kind: PairKind, bodies: Bodies) -> Array:
+    """Less than the distances of pairs of a kind [m]."""
+    return jax.vmap(distance_bound)(*kind, *jax.vmap(places)(kind.pairs, bodies))
+
+
+def _margin(timestep: Array, pairs: Pair, bodies: Bodies) -> Array:
+    """Farther apart than this, pairs do not meet in this step [m].
 
     Twice the way they go at their speed; and a tenth of the smaller one's size, for forces change speeds.
     """
-    return 2 * problem.timestep * _speed(bodies) + 0.1 * jnp.min(group.reach, axis=1)
+    return 2 * timestep * _speed(bodies) + 0.1 * jnp.min(pairs.reach, axis=1)
 
 
 def _speed(bodies: Bodies) -> Array:
@@ -224,4 +253,5 @@ def warmed(problem: Problem, x: Iterate, shift: float) -> Iterate:
         return u._replace(growth=grown, gamma=u.gamma + force, gap=u.gap + length, normal_force=normal_force, psi=psi)
 
     bounds = constraints.warmed(problem.constraints, x.bounds, shift)
-    return Iterate(x.v, tuple(map(of, problem.groups, x.pairs)), bounds, x.ties)
+    pairs = (group.pairs for group in problem.groups)
+    return Iterate(x.v, tuple(map(of, pairs, x.pairs)), bounds, x.ties)

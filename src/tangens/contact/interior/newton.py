@@ -1,6 +1,6 @@
 """Newton's matrix of a step, eliminated down to a system of the size of the velocities.
 
-Newton's matrix is an arrow: each pair is eliminated on its own, all pairs of a kind at once, and what it adds to the
+Newton's matrix is an arrow: each pair is eliminated on its own, all pairs of a group at once, and what it adds to the
 velocities' system is one block. Joint axes turn as q⁺ changes; `turning` is what that does to the forces.
 """
 
@@ -26,6 +26,7 @@ from tangens.contact.interior.equations import (
     lift,
     shift_of,
 )
+from tangens.contact.interior.groups import seen
 from tangens.contact.interior.pair import (
     Linear,
     Pair,
@@ -44,7 +45,7 @@ Array = jax.Array
 
 
 class GroupSystem(NamedTuple):
-    """Pairs of one kind at an iterate, linearised."""
+    """Pairs of a group at an iterate, linearised."""
 
     linear: Linear
     lift: Array
@@ -81,14 +82,15 @@ def assemble(dynamics: SmoothDynamics, problem: Problem, x: Iterate) -> tuple[Sy
     wrench, stiff = jnp.zeros((len(kin.dofs), 6)), jnp.zeros_like(problem.inertia)
     pairs, groups = list[Unknowns](), list[GroupSystem]()
     for group, unaligned, ends in zip(problem.groups, x.pairs, problem.ends.pairs, strict=True):
-        bodies = all_bodies(group, kin.spatial, kin.twist)
-        frame, u = jax.vmap(aligned)(group, unaligned, bodies)
-        linear = jax.vmap(linearise)(group, u, bodies, frame, shift_of(ends, group, u))
+        own_pairs, bodies = group.pairs, all_bodies(group.pairs, kin.spatial, kin.twist)
+        shapes = seen(group, unaligned, bodies)
+        frame, u = jax.vmap(aligned)(shapes, unaligned, bodies)
+        linear = jax.vmap(linearise)(own_pairs, shapes, u, bodies, frame, shift_of(ends, own_pairs))
         at = jax.vmap(lift)(u.growth.point)
-        reaction = jax.vmap(_reaction)(group, u, linear)
+        reaction = jax.vmap(_reaction)(own_pairs, u, linear)
         blocks = jax.vmap(_stiffness)(linear, reaction, at, bodies.twist2 - bodies.twist1)
-        stiff = _add_blocks(stiff, group, blocks, kin, moves, twists)
-        wrench += body_wrenches(group, len(wrench), at, linear.wrench1, linear.wrench2)
+        stiff = _add_blocks(stiff, own_pairs, blocks, kin, moves, twists)
+        wrench += body_wrenches(own_pairs, len(wrench), at, linear.wrench1, linear.wrench2)
         pairs.append(u)
         local = jnp.swapaxes(bodies.place1.rotation, 1, 2) @ frame
         groups.append(GroupSystem(linear, at, jax.vmap(_packed)(reaction), local))
@@ -116,14 +118,13 @@ def _paths(dynamics: SmoothDynamics, problem: Problem, v: Array, kin: Kinematics
     return path, own_path, kin.jacobian @ own_path, kin.levers + turned @ own_path
 
 
-def _add_blocks(matrix: Array, group: Pair, blocks: Array, kin: Kinematics, moves: Array, twists: Array) -> Array:
+def _add_blocks(matrix: Array, pairs: Pair, blocks: Array, kin: Kinematics, moves: Array, twists: Array) -> Array:
     """The matrix with the stiffness of a group's pairs."""
-    a, b, dofs = group.body1, group.body2, kin.dofs
-    for side, other, block in ((a, a, 0), (a, b, 1), (b, a, 2), (b, b, 3)):
-        change = blocks[:, block, 0] @ moves[other] + blocks[:, block, 1] @ twists[other]
-        share = jnp.swapaxes(kin.levers[side], 1, 2) @ change
-        matrix = matrix.at[dofs[side][:, :, None], dofs[other][:, None, :]].add(-share)
-    return matrix
+    bodies = jnp.stack([pairs.body1, pairs.body2], axis=1)
+    dofs, levers = kin.dofs[bodies], kin.levers[bodies]
+    motions = jnp.concatenate([moves, twists], axis=1)[bodies]
+    share = jnp.einsum("nsid,nstiy,ntye->nsdte", levers, blocks, motions)
+    return matrix.at[dofs[:, :, :, None, None], dofs[:, None, None, :, :]].add(-share)
 
 
 def _turning(dynamics: SmoothDynamics, axes: Array, own_path: Array, wrench: Array) -> Array:
@@ -153,9 +154,9 @@ def _packed(reaction: Response) -> Array:
 
 
 def _stiffness(linear: Linear, reaction: Response, at: Array, twist: Array) -> Array:
-    """How the wrenches on both bodies change with the bodies' displacements and twists, (4, 2, 6, 6).
+    """How the wrenches on both bodies change with the bodies' displacements and twists, (2, 2, 6, 12).
 
-    First axis: on 1 by 1, on 1 by 2, on 2 by 1, on 2 by 2. Second: by displacement, by twist; all about the origin.
+    Of each body by each body; last axis: by displacement, by twist; all about the origin.
     """
     units = jnp.stack([reaction.wrench1, reaction.wrench2])
     by_move, by_twist = at.T @ units[:, :, :6] @ at, at.T @ units[:, :, 6:] @ at
@@ -165,8 +166,8 @@ def _stiffness(linear: Linear, reaction: Response, at: Array, twist: Array) -> A
     both = jnp.stack([linear.wrench1, linear.wrench2])
     along = jax.vmap(jax.vmap(carried_wrench, (0, None), 1), (None, 0))(one, both)
     own = at.T @ (along - units[:, :, 6:] @ carry) @ at
-    first, second = jnp.stack([own - by_move, -by_twist], 1), jnp.stack([by_move, by_twist], 1)
-    return jnp.stack([first, second], 1).reshape(4, 2, 6, 6)
+    first, second = jnp.concatenate([own - by_move, -by_twist], 2), jnp.concatenate([by_move, by_twist], 2)
+    return jnp.stack([first, second], 1)
 
 
 def carried_wrench(x: Array, w: Array) -> Array:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import ContactModel, Engine
-from tangens.contact.capabilities import EVERYTHING, RESTITUTION
+from tangens.contact.capabilities import EVERYTHING
 from tangens.contact.rules import Exact, GradientRule, Relaxed
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
@@ -42,8 +42,8 @@ class InteriorContact(ContactModel):
     tolerance: float = 1e-4
     """Of all equations, relative to ρ."""
 
-    takes: ClassVar[frozenset[str]] = EVERYTHING - {RESTITUTION}
-    parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
+    takes: ClassVar[frozenset[str]] = EVERYTHING
+    parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "restitution", "size")
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Relaxed)
     bilevel: ClassVar[bool] = False
 

@@ -21,13 +21,13 @@ it serves as elimination (unit motions in), as back-substitution (the actual mot
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from tangens.collision import growth
-from tangens.collision.growth import Growth, Place
+from tangens.collision.growth import Growth, Place, Seen
 from tangens.contact.geom_pairs import EARTH
 from tangens.contact.interior import cones
 from tangens.dynamics.spatial import vector_product
@@ -42,10 +42,8 @@ none in 700; at a force of 3 instead of 0.5, one in 25."""
 
 
 class Pair(NamedTuple):
-    """What does not change while a step is solved."""
+    """What does not change while a step is solved, but for the shapes themselves: see `groups`."""
 
-    shape1: Shape
-    shape2: Shape
     place1: Place
     """Of the shape on its body."""
     place2: Place
@@ -65,6 +63,15 @@ class Pair(NamedTuple):
     """Of sliding, μ."""
     torsion: Array
     """Of spinning on the spot [m]: shape (1,), or (0,) where there is none."""
+    restitution: Array
+    apart: Array
+    """How far apart a step has to leave the shapes: 0 unless they bounce [m]."""
+    rows: Array
+    """1 for rows of the growth problem, 0 for those that only fill up."""
+    inner: Array
+    """1 for entries of ε, 0 for those that only fill up."""
+    positive: Array
+    """Whether an entry of ε has to stay positive."""
 
 
 class Unknowns(NamedTuple):
@@ -114,27 +121,14 @@ class Products(NamedTuple):
     cone: Array
 
 
-class ContactArguments(NamedTuple):
-    """What the laws of contact depend on."""
-
-    c: Any
-    """How far the contact point has moved on, in the contact frame."""
-    normal1: Any
-    normal2: Any
-    gamma: Any
-    friction_force: Any
-    twist: Any
-    """Of body 2 against body 1, at the contact point."""
-
-
 class ContactOutputs(NamedTuple):
-    """What follows from them."""
+    """What follows from the laws of contact."""
 
-    normal_force: Any
-    slip: Any
-    wrench1: Any
+    normal_force: Array
+    slip: Array
+    wrench1: Array
     """On body 1, about the contact point."""
-    wrench2: Any
+    wrench2: Array
 
 
 class Linear(NamedTuple):
@@ -145,8 +139,8 @@ class Linear(NamedTuple):
     wrench1: Array
     """On body 1, about the contact point."""
     wrench2: Array
-    by: ContactOutputs
-    """Jacobian of `_contact`: each of its outputs by each of its arguments."""
+    by: Array
+    """Jacobian of `_contact`: all outputs by all arguments."""
     cone: cones.Scaling
     """How friction's cones are seen."""
 
@@ -186,24 +180,23 @@ def compose(outer: Place, inner: Place) -> Place:
     return Place(outer.position + outer.rotation @ inner.position, outer.rotation @ inner.rotation)
 
 
-def start(pair: Pair, bodies: Bodies, impact: Array, speed: Array) -> Unknowns:
+def start(pair: Pair, shape1: Shape, shape2: Shape, bodies: Bodies, impact: Array, speed: Array) -> Unknowns:
     """A guess without friction: of the force that an impact would take, and at a speed that slides far more quickly."""
     place1, place2 = places(pair, bodies)
-    x = growth.start(pair.shape1, place1, pair.shape2, place2, weight_of(pair))
+    x = growth.start(shape1, place1, shape2, place2, weight_of(pair))
     product = x.slack[0] * x.dual[0]
     gap = pair.length * jnp.maximum(x.scale - 1, 0.1)
-    none = jnp.zeros(pair.shape1.dim - 1 + len(pair.torsion))
+    none = jnp.zeros(shape1.dim - 1 + len(pair.torsion))
     gamma = jnp.maximum(product / gap, _FORCE * impact)
     tangent = bodies.place1.rotation.T @ jnp.array([1.0, 0.0, 0.0])
     return Unknowns(x, gamma, gap, gamma, none, _SLIDING * speed, none, tangent)
 
 
-def aligned(pair: Pair, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
+def aligned(at: Seen, x: Unknowns, bodies: Bodies) -> tuple[Array, Unknowns]:
     """The contact frame at an iterate, and the iterate with its tangent brought into it."""
-    place1, place2 = places(pair, bodies)
-    n1, n2 = growth.normals(pair.shape1, place1, pair.shape2, place2, x.growth)
+    n1, n2 = growth.normals(at, x.growth)
     rotation = bodies.place1.rotation
-    frame = growth.frame_of(n1 - n2, rotation @ x.tangent, pair.shape1.dim)
+    frame = growth.frame_of(n1 - n2, rotation @ x.tangent, at.axes1.shape[1])
     return frame, x._replace(tangent=rotation.T @ frame[:, 1])
 
 
@@ -223,49 +216,66 @@ def friction_cones(x: Unknowns) -> tuple[Array, Array]:
     return jnp.append(x.normal_force, x.friction_force), jnp.append(x.psi, x.slip)
 
 
-def evaluate(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> tuple[PairResidual, Array, Array]:
+def evaluate(
+    pair: Pair, at: Seen, x: Unknowns, bodies: Bodies, frame: Array, shift: Array
+) -> tuple[PairResidual, Array, Array]:
     """The residual of a pair's equations, and its wrenches about the contact point; no derivatives are prepared."""
-    linear, arguments = _growth(pair, x, bodies, frame)
-    contact = _contact(pair, frame, arguments)
-    return _residual(pair, x, linear, contact, shift), contact.wrench1, contact.wrench2
+    rest = growth.residual(at, x.growth, frame, weight_of(pair))
+    contact = _contact(pair, frame, _arguments(rest, x, bodies))
+    return _residual(pair, x, rest, contact, shift), contact.wrench1, contact.wrench2
 
 
-def linearise(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> Linear:
+def linearise(pair: Pair, at: Seen, x: Unknowns, bodies: Bodies, frame: Array, shift: Array) -> Linear:
     """Evaluate a pair's equations and their derivatives."""
-    linear, arguments = _growth(pair, x, bodies, frame)
+    linear = growth.linearise(at, x.growth, frame, weight_of(pair), pair.inner)
+    arguments = _arguments(linear.residual, x, bodies)
     contact = _contact(pair, frame, arguments)
-    by: ContactOutputs = jax.jacfwd(lambda arguments: _contact(pair, frame, arguments))(arguments)
-    residual, cone = _residual(pair, x, linear, contact, shift), cones.scaling(*friction_cones(x))
+    by = jax.jacfwd(lambda arguments: _packed(_contact(pair, frame, arguments)))(arguments)
+    residual, cone = _residual(pair, x, linear.residual, contact, shift), cones.scaling(*friction_cones(x))
     return Linear(linear, residual, contact.wrench1, contact.wrench2, by, cone)
 
 
-def _growth(pair: Pair, x: Unknowns, bodies: Bodies, frame: Array) -> tuple[growth.Linear, ContactArguments]:
-    place1, place2 = places(pair, bodies)
-    linear = growth.linearise(pair.shape1, place1, pair.shape2, place2, x.growth, frame, weight_of(pair))
+def _arguments(rest: growth.Residual, x: Unknowns, bodies: Bodies) -> Array:
+    """What the laws of contact depend on.
+
+    How far the contact point has moved on and both normals, in the contact frame; γ and friction; the twist of body 2
+    against body 1, at the contact point.
+    """
     twist = bodies.twist2 - bodies.twist1
     at_point = twist.at[3:].add(vector_product(twist[:3], x.growth.point))
-    none = jnp.zeros(frame.shape[1])
-    return linear, ContactArguments(none, linear.normal1, linear.normal2, x.gamma, x.friction_force, at_point)
+    none = jnp.zeros_like(rest.normal1)
+    return jnp.concatenate([none, rest.normal1, rest.normal2, x.gamma[None], x.friction_force, at_point])
 
 
-def _residual(pair: Pair, x: Unknowns, linear: growth.Linear, contact: ContactOutputs, shift: Array) -> PairResidual:
+def _packed(contact: ContactOutputs) -> Array:
+    return jnp.concatenate([contact.normal_force[None], *contact[1:]])
+
+
+def _residual(pair: Pair, x: Unknowns, rest: growth.Residual, contact: ContactOutputs, shift: Array) -> PairResidual:
     gap = pair.length * (x.growth.scale - 1) - shift
     normal_force, slip = x.normal_force - contact.normal_force, x.slip - contact.slip
-    return PairResidual(linear.stationarity, linear.rows, x.gap - gap, normal_force, slip)
+    return PairResidual(rest.stationarity, rest.rows, x.gap - gap, normal_force, slip)
 
 
-def _contact(pair: Pair, frame: Array, at: ContactArguments) -> ContactOutputs:
+def _contact(pair: Pair, frame: Array, arguments: Array) -> ContactOutputs:
     """The laws of contact, as far as they say what follows from what."""
-    dim, slides, twist = frame.shape[1], frame.shape[1] - 1, at.twist
-    mean = (at.normal1 - at.normal2) / 2
+    dim, slides = frame.shape[1], frame.shape[1] - 1
+    c, normal1, normal2, rest = (
+        arguments[:dim],
+        arguments[dim : 2 * dim],
+        arguments[2 * dim : 3 * dim],
+        arguments[3 * dim :],
+    )
+    gamma, friction_force, twist = rest[0], rest[1:-6], rest[-6:]
+    mean = (normal1 - normal2) / 2
     size = jnp.sqrt(mean @ mean + 1e-30)  # differentiable where there is no normal
     normal = frame @ (mean / size)
     tangents = growth.frame_of(normal, frame[:, 1], dim)[:, 1:]
-    force, arm = at.gamma / pair.sharpness, frame @ at.c
+    force, arm = gamma / pair.sharpness, frame @ c
     slip = pair.friction * (tangents.T @ (twist[3:] + vector_product(twist[:3], arm)))
-    rub = pair.friction * (tangents @ at.friction_force[:slides])
-    torque = normal * jnp.sum(pair.torsion * at.friction_force[slides:])
-    f1, f2 = -force * (frame @ at.normal1) - rub, -force * (frame @ at.normal2) + rub
+    rub = pair.friction * (tangents @ friction_force[:slides])
+    torque = normal * jnp.sum(pair.torsion * friction_force[slides:])
+    f1, f2 = -force * (frame @ normal1) - rub, -force * (frame @ normal2) + rub
     return ContactOutputs(
         force * size,
         jnp.concatenate([slip, pair.torsion * (normal @ twist[:3])]),
@@ -282,22 +292,16 @@ def respond(
     Both are counted at the contact point. The point's change is in the contact frame's own motion, and all is seen from
     body 1.
     """
-    dim = linear.growth.frame.shape[1]
-    g = growth.respond(
-        linear.growth, x.growth, residual.stationarity, residual.rows, target.rows, pair.shape1.n_rows, d
-    )
+    dim, k, friction = linear.growth.frame.shape[1], len(x.friction_force), 3 * linear.growth.frame.shape[1] + 1
+    g = growth.respond(linear.growth, x.growth, residual.stationarity, residual.rows, target.rows, d)
     c = g.y[1 : 1 + dim]
     gap = -residual.gap + pair.length * g.y[0]
     gamma = (target.gamma - x.gamma * gap) / x.gap
-
-    def along(by: ContactArguments, friction_force: Array) -> Array:
-        known = by.c @ c + by.normal1 @ g.normal1 + by.normal2 @ g.normal2 + by.gamma * gamma + by.twist @ nu
-        return known + by.friction_force @ friction_force
-
-    none = jnp.zeros_like(x.friction_force)
-    normal_force = -residual.normal_force + along(linear.by.normal_force, none)
-    slip = -residual.slip + along(linear.by.slip, none)
+    # Friction follows from the normal force and from sliding, which do not depend on it.
+    known = linear.by @ jnp.concatenate([c, g.normal1, g.normal2, gamma[None], jnp.zeros(k), nu])
+    normal_force, slip = known[0] - residual.normal_force, known[1 : 1 + k] - residual.slip
     friction_force, psi = cones.completed(linear.cone, target.cone, normal_force, slip)
+    wrenches = known[1 + k :] + linear.by[1 + k :, friction : friction + k] @ friction_force
     grown = Growth(linear.growth.frame @ c, g.y[0], g.y[1 + dim :], g.slack, g.dual)
     change = Unknowns(grown, gamma, gap, normal_force, friction_force, psi, slip, jnp.zeros(3))
-    return Response(change, along(linear.by.wrench1, friction_force), along(linear.by.wrench2, friction_force))
+    return Response(change, wrenches[:6], wrenches[6:])

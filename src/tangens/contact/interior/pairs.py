@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from tangens.collision.growth import Place, embedding, length_of
 from tangens.contact.geom_pairs import EARTH, is_frictionless, pair_friction, touching_geoms, tree_masses
+from tangens.contact.interior.groups import PairKind, size_class
 from tangens.contact.interior.pair import Pair
 from tangens.errors import SceneError
-from tangens.geometry import HalfSpace, Shape, centred, kind, parts
+from tangens.geometry import HalfSpace, Polytope, Shape, centred, kind, parts
 from tangens.geometry.geoms import shapes_of
 from tangens.scene import Scene
 from tangens.scene.support import element_name
@@ -37,10 +38,14 @@ class Group(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """All shapes of one kind: which part of which geom."""
+    """All shapes of one kind: which part of which geom, and how many rows it has.
+
+    Polytopes with about as many faces are of one kind: rows of zeros fill the smaller ones up.
+    """
 
     geom: NDArray[np.int_]
     part: NDArray[np.int_]
+    rows: NDArray[np.int_]
 
 
 class PairTable:
@@ -50,13 +55,16 @@ class PairTable:
         self._scene, self._model = scene, scene.shared_model
         self._torsion = torsion
         shapes = self._shapes(self._model.geom_size, scene.shapes)
-        members: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
+        members: dict[Hashable, list[tuple[int, int, int]]] = defaultdict(list)
         for geom, pieces in enumerate(shapes):
             for index, piece in enumerate(pieces):
-                members[kind(piece)].append((geom, index))
+                size = (
+                    kind(piece) if not isinstance(piece, Polytope) else (Polytope, piece.dim, size_class(piece.n_rows))
+                )
+                members[size].append((geom, index, piece.n_rows))
         self.dim = self._check_dimension(shapes)
         self._kinds = [Kind(*np.array(group).T) for group in members.values()]
-        place = {tuple(who): (k, i) for k, group in enumerate(members.values()) for i, who in enumerate(group)}
+        place = {tuple(who[:2]): (k, i) for k, group in enumerate(members.values()) for i, who in enumerate(group)}
         self.groups = self._group(shapes, place)
 
     def _shapes(self, size: Any, described: Mapping[str, Shape]) -> list[tuple[Shape, ...]]:
@@ -96,15 +104,18 @@ class PairTable:
     def reach(self, size: Any, described: Mapping[str, Shape]) -> NDArray[np.float64]:
         """Radii of balls around all shapes [m], kind by kind: found once, since corners are dear to find."""
         shapes = self._shapes(size, described)
-        return np.array([float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p in zip(*k, strict=True)])
+        return np.array(
+            [float(centred(shapes[g][p])[0].reach) for k in self._kinds for g, p, _ in zip(*k, strict=True)]
+        )
 
-    def pairs(self, parameters: Mapping[str, Any], all_reach: Array, sharpness: Array) -> tuple[Pair, ...]:
+    def pairs(self, parameters: Mapping[str, Any], all_reach: Array, sharpness: Array) -> tuple[PairKind, ...]:
         """All pairs, stacked by kind, with the numbers of these parameters."""
         reach = jnp.split(jnp.asarray(all_reach), np.cumsum([len(k.geom) for k in self._kinds])[:-1])
         m = self._model
         shapes = self._shapes(parameters["size"], parameters["shapes"])
         stacks = [self._stack(shapes, k) for k in self._kinds]
         friction = jnp.asarray(parameters["friction"])
+        restitution = jnp.asarray(parameters.get("restitution", np.zeros(m.ngeom)))
         spin, mass = jnp.asarray(m.geom_friction[:, 1]), tree_masses(m, parameters["mass"])
         result = []
         for group in self.groups:
@@ -116,22 +127,29 @@ class PairTable:
             slides = jnp.asarray(~is_frictionless(m, one, two), float)
             joint = [slides * pair_friction(m, f, one, two) for f in (friction, spin)]
             torsion = joint[1][:, None] if self._torsion else jnp.zeros((len(one), 0))
+            bounce = jnp.maximum(restitution[one], restitution[two])
             body1, body2 = (jnp.asarray(m.geom_bodyid[g]) for g in (one, two))
             balls = jnp.stack([reach[group.kind1][group.index1], reach[group.kind2][group.index2]], 1)
             lighter = jnp.minimum(mass[body1], mass[body2])
             sharp, geoms = sharpness * EARTH * lighter, jnp.asarray(group.geoms)
             length = jax.vmap(length_of)(s1, s2)
-            result.append(Pair(s1, s2, p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion))
+            real = [self._kinds[k].rows[i] for k, i in ((group.kind1, group.index1), (group.kind2, group.index2))]
+            rows, inner, positive = _own_rows(s1, s2, *real)
+            numbers = Pair(
+                p1, p2, body1, body2, geoms, balls, sharp, length, lighter, joint[0], torsion,
+                bounce, jnp.zeros_like(length), rows, inner, positive,
+            )  # fmt: skip
+            result.append(PairKind(s1, s2, numbers))
         return tuple(result)
 
     def _stack(self, shapes: list[tuple[Shape, ...]], members: Kind) -> tuple[Shape, Place]:
         """All shapes of a kind as one, and where each sits on its body."""
         m, pieces, places = self._model, list[Shape](), list[Place]()
-        for geom, part in zip(*members, strict=True):
+        for geom, part, _ in zip(*members, strict=True):
             # A part scales about its own middle: seen from afar, a part off the origin might be out of reach.
             shape, centre = centred(shapes[geom][part])
             position, turn = geom_frame(m, geom, described=self._scene.geom_names[geom] in self._scene.shapes)
-            pieces.append(shape)
+            pieces.append(_filled_up(shape, members.rows.max()))
             places.append(Place(jnp.asarray(position) + turn @ embedding(self.dim) @ centre, jnp.asarray(turn)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *pieces), jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *places
@@ -152,10 +170,29 @@ def geom_frame(m: mujoco.MjModel, geom: int, described: bool) -> tuple[NDArray[n
     return position, turn.reshape(3, 3)
 
 
-def distance_bound(pair: Pair, place1: Place, place2: Place) -> Array:
+def _filled_up(shape: Shape, rows: int) -> Shape:
+    """A polytope with so many rows; other shapes as they are."""
+    if not isinstance(shape, Polytope) or shape.n_rows == rows:
+        return shape
+    missing = rows - shape.n_rows
+    A, b = jnp.pad(shape.A, ((0, missing), (0, 0))), jnp.pad(shape.b, (0, missing), mode="maximum")
+    return jax.tree.unflatten(jax.tree.structure(shape), (A, b))
+
+
+def _own_rows(
+    shape1: Shape, shape2: Shape, rows1: NDArray[np.int_], rows2: NDArray[np.int_]
+) -> tuple[Array, Array, Array]:
+    """1 for rows of each pair, 0 for those that fill up; the same of its ε; and which of those are to be positive."""
+    n, positive = len(rows1), (*shape1.positive_inner, *shape2.positive_inner)
+    real = [np.arange(s.n_rows) < rows[:, None] for s, rows in ((shape1, rows1), (shape2, rows2))]
+    rows = jnp.asarray(np.concatenate([*real, np.ones((n, 1), bool)], axis=1), float)
+    return rows, jnp.ones((n, len(positive))), jnp.broadcast_to(jnp.array(positive, bool), (n, len(positive)))
+
+
+def distance_bound(shape1: Shape, shape2: Shape, pair: Pair, place1: Place, place2: Place) -> Array:
     """Less than the distance of a pair's shapes [m]: between the balls around them, or from a half-space."""
     apart = place2.position - place1.position
-    for shape, place, other, sign in ((pair.shape1, place1, 1, 1.0), (pair.shape2, place2, 0, -1.0)):
+    for shape, place, other, sign in ((shape1, place1, 1, 1.0), (shape2, place2, 0, -1.0)):
         if isinstance(shape, HalfSpace):
             return sign * (place.rotation @ embedding(shape.dim) @ shape.normal) @ apart - pair.reach[other]
     return jnp.sqrt(apart @ apart) - jnp.sum(pair.reach)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tangens.contact.interior.equations import Iterate, StepProducts
+from tangens.contact.interior.equations import Iterate, Problem, StepProducts
 from tangens.contact.interior.pair import Products, Unknowns, friction_cones
 
 Array = jax.Array
@@ -32,19 +32,22 @@ class Path(NamedTuple):
     ends: StepProducts
     heights: StepProducts
     """Of the start above the ends."""
+    rows: tuple[Array, ...]
+    """1 for rows of pairs, 0 for those that only fill up."""
     counts_rows: bool
     """Whether the growth problems are part of the method."""
 
 
-def path_from(ends: StepProducts, guess: Iterate, counts_rows: bool) -> Path:
+def path_from(problem: Problem, guess: Iterate, counts_rows: bool) -> Path:
     """The path from a guess."""
 
-    def of(u: Unknowns) -> Products:
+    def of(u: Unknowns, rows: Array) -> Products:
         z, s = friction_cones(u)
-        return Products(jnp.mean(u.growth.slack * u.growth.dual), u.gamma * u.gap, z @ s)
+        return Products(rows @ (u.growth.slack * u.growth.dual) / jnp.sum(rows), u.gamma * u.gap, z @ s)
 
-    tops = StepProducts(tuple(jax.vmap(of)(u) for u in guess.pairs), guess.bounds.force * guess.bounds.gap)
-    return Path(ends, jax.tree.map(lambda top, end: jnp.maximum(top - end, 0.0), tops, ends), counts_rows)
+    rows, ends = tuple(group.pairs.rows for group in problem.groups), problem.ends
+    tops = StepProducts(tuple(map(jax.vmap(of), guess.pairs, rows)), guess.bounds.force * guess.bounds.gap)
+    return Path(ends, jax.tree.map(lambda top, end: jnp.maximum(top - end, 0.0), tops, ends), rows, counts_rows)
 
 
 def wanted(path: Path, x: Iterate, place: Array) -> StepProducts:
@@ -64,13 +67,13 @@ def wanted(path: Path, x: Iterate, place: Array) -> StepProducts:
 def place_of(path: Path, x: Iterate) -> Array:
     """How far from the end: the share of all heights that is left."""
     above, height = jnp.sum(x.bounds.force * x.bounds.gap - path.ends.bounds), jnp.sum(path.heights.bounds)
-    for u, end, top in zip(x.pairs, path.ends.pairs, path.heights.pairs, strict=True):
+    for u, end, top, rows in zip(x.pairs, path.ends.pairs, path.heights.pairs, path.rows, strict=True):
         z, s = jax.vmap(friction_cones)(u)
         above += jnp.sum(u.gamma * u.gap - end.gamma) + jnp.sum(jnp.sum(z * s, axis=1) - end.cone)
         height += jnp.sum(top.gamma) + jnp.sum(top.cone)
         if path.counts_rows:
-            above += jnp.sum(u.growth.slack * u.growth.dual - end.rows[:, None])
-            height += u.growth.slack.shape[1] * jnp.sum(top.rows)
+            above += jnp.sum(rows * (u.growth.slack * u.growth.dual - end.rows[:, None]))
+            height += jnp.sum(rows * top.rows[:, None])
     return jnp.maximum(above, 0.0) / jnp.maximum(height, _TINY)
 
 
@@ -86,18 +89,18 @@ def balance(path: Path, x: Iterate) -> Array:
     """The least product over what it should be at this place."""
     place = place_of(path, x)
 
-    def of(u: Unknowns, end: Products, top: Products) -> Array:
+    def of(u: Unknowns, end: Products, top: Products, real: Array) -> Array:
         z, s = friction_cones(u)
         # Half the harmonic mean of the cone's two eigenvalues is their smaller one, or up to twice that.
         cone = (z[0] ** 2 - z[1:] @ z[1:]) * (s[0] ** 2 - s[1:] @ s[1:]) / (z @ s)
         low = jnp.minimum(u.gamma * u.gap / (end.gamma + place * top.gamma), cone / (end.cone + place * top.cone))
-        rows = jnp.min(u.growth.slack * u.growth.dual) / (end.rows + place * top.rows)
+        rows = jnp.min(jnp.where(real > 0, u.growth.slack * u.growth.dual, jnp.inf)) / (end.rows + place * top.rows)
         return jnp.minimum(low, rows) if path.counts_rows else low
 
     bounds = x.bounds.force * x.bounds.gap / (path.ends.bounds + place * path.heights.bounds)
     low = jnp.min(bounds, initial=jnp.inf)
-    for u, end, top in zip(x.pairs, path.ends.pairs, path.heights.pairs, strict=True):
-        low = jnp.minimum(low, jnp.min(jax.vmap(of)(u, end, top), initial=jnp.inf))
+    for pairs in zip(x.pairs, path.ends.pairs, path.heights.pairs, path.rows, strict=True):
+        low = jnp.minimum(low, jnp.min(jax.vmap(of)(*pairs), initial=jnp.inf))
     return low
 
 

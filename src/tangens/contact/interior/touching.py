@@ -17,19 +17,19 @@ _NEAR = 1.05  # contacts are reported of shapes that touch when grown by this fa
 
 
 def touching(problem: Problem, outcome: Outcome) -> tuple[ContactArrays, ...]:
-    """Contacts of each kind of pair, those of shapes that nearly touch being marked."""
+    """Contacts of each group of pairs, those of shapes that nearly touch being marked."""
     out = list[ContactArrays]()
     for group, u, own, ends in zip(
         problem.groups, outcome.x.pairs, outcome.system.groups, problem.ends.pairs, strict=True
     ):
-        linear = own.linear
-        normal = (linear.growth.normal1 - linear.growth.normal2) / 2
-        distance = jax.vmap(_distance)(group, u, normal)
-        activity = u.normal_force / (u.normal_force + jnp.sqrt(ends.gamma * EARTH * group.mass / group.length))
+        linear, pairs = own.linear, group.pairs
+        normal = (linear.growth.residual.normal1 - linear.growth.residual.normal2) / 2
+        distance = jax.vmap(_distance)(pairs, u, normal)
+        activity = u.normal_force / (u.normal_force + jnp.sqrt(ends.gamma * EARTH * pairs.mass / pairs.length))
         force = linear.wrench2[:, 3:]
         frame = linear.growth.frame[:, :, 0]
         near = u.growth.scale <= _NEAR
-        out.append(ContactArrays(near, u.growth.point, frame, distance, force, group.geoms, activity))
+        out.append(ContactArrays(near, u.growth.point, frame, distance, force, pairs.geoms, activity))
     return tuple(out)
 
 
