@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tangens.collision.sides import Manifold, Side
-from tangens.geometry.smooth_operators import argmax, is_exact, unit
+from tangens.geometry.smooth_operators import argmax, greater, is_exact, length, sum_of
 
 Array = jax.Array
 
@@ -22,33 +22,41 @@ _SAME = 0.01
 """1 − cosine of the angle between axes of which one says nothing about the other, 8°: those of one face."""
 _FINE = 0.02
 """Smoothing of the choice between axes, over that of distances: contacts overlap by less than that."""
-_TIES = 3.0
-"""Axes that are the best count 0.95, those whose gap is smaller by 6 tau 0.05."""
+_IDLE = 1e-3
+"""Activity below which the distance of a contact is left as it is."""
+_AXIS = 0.3
+"""Activity of a pair of edges from which on its perpendicular is an axis."""
+_TIES, _SHARP = 3.0, 2.0
+"""Contacts along the best axis count 0.998, those that claim to be deeper than that by 6 tau 0.002."""
 
 
 def on_best_axes(sides: list[Side], contacts: Manifold, axes: Array, tau: Any) -> Manifold:
     """Contacts no deeper than the solids themselves, and only along axes that tell how deep that is.
 
-    `axes` (k, 3) are directions that compete with the contacts' own normals.
+    `axes` (k, 3) are directions that compete with the normals of those contacts that count.
     """
-    normals = unit(jnp.concatenate([contacts.normal, axes]), 1e-6)
-    fine = tau if is_exact(tau) else tau * _FINE
-    gaps = shadow_gaps(sides, normals, fine)
-    own = len(contacts.distance)
-    turned = 1 - normals[:own] @ normals.T
-    lag = _largest((gaps[None] - contacts.distance[:, None]) * -jnp.expm1(-((turned / _SAME) ** 2)), fine)
-    best = jnp.where(lag <= 0, 1.0, 0.0) if is_exact(tau) else jax.nn.sigmoid(_TIES - lag / tau)
-    return contacts._replace(distance=contacts.distance + lag, activity=contacts.activity * best)
+    normals = jnp.concatenate([contacts.normal, axes])
+    fine = tau if is_exact(tau) else _FINE * tau
+    everything = sum_of(jnp.sum(jnp.ptp(side.vertices, 0)) for side in sides)
+    count = jnp.concatenate([greater(contacts.activity, _AXIS, 0.02), jnp.ones_like(axes[:, 0])])
+    # Blunted normals, shorter than 1, are no axes, nor are those of parallel edges, which turn with every breath.
+    gaps = shadow_gaps(sides, normals, fine) - (2 - count - jnp.sum(normals**2, -1)) * everything
+    if not is_exact(tau):  # the deeper solids overlap, the less sharp
+        fine = _FINE * length(_largest(gaps, tau)[None], tau)
+    other = -jnp.expm1(-(((1 - contacts.normal @ normals.T) / _SAME) ** 2))
+    ahead = other * (gaps - contacts.distance[:, None])
+    lag = _largest(jnp.concatenate([ahead, jnp.zeros_like(ahead[:, :1])], 1), fine)
+    counts = jnp.where(lag <= 0, 1.0, 0.0) if is_exact(tau) else jax.nn.sigmoid(_SHARP * (_TIES - lag / tau))
+    matters = contacts.activity**2 / (contacts.activity**2 + _IDLE**2)
+    return contacts._replace(distance=contacts.distance + matters * lag, activity=contacts.activity * counts)
 
 
 def shadow_gaps(sides: list[Side], normals: Array, tau: Any) -> Array:
     """σ [m] along directions (k, 3) from solid 1 to solid 2, for hulls of vertices with a radius."""
-    n = unit(normals, 1e-6)
     about = sides[0].pose.position
     one, two = (side.vertices - about for side in sides)
-    gap = -_largest(n @ one.T, tau) - _largest(-n @ two.T, tau) - sides[0].solid.radius - sides[1].solid.radius
-    everything = jnp.sum(jnp.ptp(one, 0)) + jnp.sum(jnp.ptp(two, 0))  # a normal of length 0 is no axis
-    return gap - (1 - jnp.sum(n * n, -1)) * everything
+    gap = -_largest(normals @ one.T, tau) - _largest(-normals @ two.T, tau)
+    return gap - sides[0].solid.radius - sides[1].solid.radius
 
 
 def _largest(x: Array, tau: Any) -> Array:

@@ -111,9 +111,6 @@ class TestBoxes:
         assert min(d.min() for d in active if len(d)) > -1e-3  # 1 % of its size, on impact too
 
     @pytest.mark.slow
-    @pytest.mark.xfail(
-        strict=True, reason="two of the 40 gain up to 1.2e-3 J: an edge that ends on a face near its rim"
-    )
     def test_random_drops_never_gain_energy(self) -> None:
         """On top of each other, beside each other, on corners; springs included, and not."""
         scene = boxes("0.02 0.01 0.25")
