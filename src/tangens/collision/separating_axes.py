@@ -1,9 +1,10 @@
 """How far two convex solids are apart along the normals of their contacts: which of these can be contacts at all.
 
-Along any direction n, the gap between the shadows of two convex solids, σ(n) = min over 2 of n·x − max over 1 of n·x, is no
-larger than their distance; where they overlap, the largest σ is how deep they do (separating axis theorem). A pair of
-edges that overlaps along a direction of its own, while another axis says that the solids hardly touch, is no contact,
-however near its edges are: a spring there would come from nothing.
+Along any direction n, the gap between the shadows of two convex solids, σ(n) = min over 2 of n·x − max over 1 of n·x,
+is no larger than their distance; where they overlap, the largest σ is how deep they do (separating axis theorem). A
+pair of edges that overlaps along a direction of its own, while another axis says that the solids hardly touch, is no
+contact, however near its edges are: a spring there would come from nothing. Derivatives flow through vertices and
+normals.
 """
 
 from __future__ import annotations
