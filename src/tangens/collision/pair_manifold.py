@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tangens.collision.edge_contacts import AtWitnesses, Pairs, between_edges, edge_pairs
+from tangens.collision.separating_axes import on_best_axes
 from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate, placed_pair
 from tangens.geometry.smooth_operators import greater, is_exact, top_k
 from tangens.geometry.solids import Solid
@@ -80,7 +81,10 @@ def pair_manifold(
     else:
         probes, there = _all_together(sides, probes, pairs, s)
     between = between_edges(sides, pairs, there, s, soft_selection)
-    return _joined([*(_vertices(side, probes[i], s, i) for i, side in enumerate(sides)), between])
+    vertices = _joined([_vertices(side, probes[i], s, i) for i, side in enumerate(sides)])
+    if all(side.solid.is_hull for side in sides):
+        between = on_best_axes(sides, between, vertices.normal, s.distance)
+    return _joined([vertices, between])
 
 
 def _is_less(kept: int | None, sides: list[Side], what: str) -> bool:

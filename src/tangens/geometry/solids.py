@@ -51,6 +51,12 @@ class Solid:
     support: Any = None
     """Points of a round solid that slide along it towards the other one, see `support_points`."""
 
+    @property
+    def is_hull(self) -> bool:
+        """Whether it is the convex hull of its vertices, with its radius around."""
+        polyhedron = isinstance(self.field, ConvexPolyhedra) and self.field.normals.shape[-3] == 1
+        return polyhedron or isinstance(self.field, BoxField | SegmentField)
+
 
 def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = None) -> Solid:
     """The solid of a MuJoCo geom, in the geom's frame; a mesh is its convex hull, and needs its vertices."""

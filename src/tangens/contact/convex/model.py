@@ -20,8 +20,9 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 from tangens.collision.pair_manifold import Manifold, Pose, Smoothing
 from tangens.collision.scene_manifold import Choices, SceneManifold
+from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.convex.cone import Cone
-from tangens.contact.convex.constraints import Constraints
+from tangens.contact.convex.constraints import constraint_rows
 from tangens.contact.convex.newton import Outcome, minimize
 from tangens.contact.convex.objective import Problem, stored_energy, value
 from tangens.contact.geom_pairs import EARTH, pair_friction, touching_geoms, tree_masses
@@ -62,7 +63,7 @@ class ConvexModel(PureModel):
         self._geoms = described_geoms(scene)
         solids = {g: scene.shapes[name] for g, name in self._geoms.items()}
         self.manifold = SceneManifold(m, touching_geoms(m), solids, choices)  # type: ignore[arg-type]
-        self._constraints = Constraints(m, self.dynamics)
+        self._constraints = ConstraintFunctions(m)
         self._room = room
         self._slippery = (np.maximum(*m.geom_condim[self.manifold.pairs].T) == 1) if len(self.manifold.pairs) else None
 
@@ -121,7 +122,7 @@ class ConvexModel(PureModel):
         momentum = inertia @ v + s["timestep"] * force
         kin = self.dynamics.spatial_kinematics(q, smooth)
         found, size = self._contacts(kin, p, s, v, cho_solve(cho_factor(inertia), momentum))
-        rows = self._constraints(q, p, inertia, s)
+        rows = constraint_rows(self._constraints, q, kin, inertia, s)
         jacobian = self._jacobian(kin, found)
         return Problem(inertia, momentum, jacobian, self._cone(found, size, p, s), rows), found
 

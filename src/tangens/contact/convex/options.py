@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tangens.contact.base import ContactModel, Engine
-from tangens.contact.capabilities import DRY_FRICTION, EQUALITIES, LIMITS, SHAPES
+from tangens.contact.capabilities import BALL_LIMITS, DRY_FRICTION, EQUALITIES, LIMITS, SHAPES, TENDON_LIMITS
 from tangens.contact.rules import Exact, GradientRule
 from tangens.dynamics.parameter_forces import PARAMETERS
 from tangens.errors import OptionError
@@ -21,7 +21,7 @@ class Convex(ContactModel):
 
     name: ClassVar[str] = "convex"
     parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "size")
-    takes: ClassVar[frozenset[str]] = frozenset({LIMITS, DRY_FRICTION, EQUALITIES, SHAPES})
+    takes: ClassVar[frozenset[str]] = frozenset({LIMITS, BALL_LIMITS, TENDON_LIMITS, DRY_FRICTION, EQUALITIES, SHAPES})
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact,)
     inverse_dynamics: ClassVar[bool] = True
 
