@@ -88,7 +88,7 @@ class TestFrictionThatJams:
         out = sim.step(scene.initial_state())
         assert out.solver.converged
         assert out.solver.relaxed == pytest.approx(0.05, rel=1e-6)
-        # walls push sideways, and the ball answers by sin² 15° = 1/15 of how a free one does: 15 hundredths, by two walls
+        # two walls push sideways, and each moves the ball by sin² 15° = 1/15 of what it would do to a free one
         assert out.state.v[2] * np.sin(np.radians(15)) == pytest.approx(0.05, rel=15 / 2 * 0.01)
         after = sim.step(sim.step(sim.step(out)))
         assert after.contacts.distance.min(initial=0.0) > -1e-8
