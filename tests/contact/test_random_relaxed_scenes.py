@@ -49,10 +49,10 @@ PROMISES = {
     "bilevel": Promise(
         tg.Bilevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120), 0.03, apart=True, derivative=1e-2, solved=0.4
     ),
-    "soft": Promise(tg.Soft(), 1e-4, solved=0.6),
+    "soft": Promise(tg.Soft(), 1e-4, solved=0.4),
     "convex": Promise(tg.Convex(tolerance=1e-12), 1e-8),
 }
-_SETTLED = 1e-3  # `soft` takes a fixed number of Newton steps, and says how far they led by its residual
+_SETTLED = 1e-5  # `soft` takes a fixed number of Newton steps, and says how far they led by its residual
 _LENGTHS = (1e-4, 1e-5, 1e-6, 1e-7)
 
 
@@ -115,8 +115,10 @@ def _check_step(scene: tg.Scene, promise: Promise, state: tg.State, out: tg.Step
         if np.abs(m.body_ipos[body]).max() == 0.0:  # else v is not that of the centre of mass
             expected = sign @ contacts.force / m.body_mass[body] + m.opt.gravity
             assert np.abs(gained - expected).max() <= promise.momentum * (9.81 + np.abs(gained).max())
+    # Levers and inertias turn within a step: an error of second order, as that of the Euler step in free flight.
+    turn = h * max(np.abs(state.v).max(), np.abs(out.state.v).max())
     before, after = _energy(m, state), _energy(m, out.state)
-    assert after <= before + 2e-3 * (abs(before) + 0.1 * 9.81 * m.body_mass.sum()), after - before
+    assert after <= before + (2e-3 + turn**2) * (abs(before) + 0.1 * 9.81 * m.body_mass.sum()), after - before
 
 
 def _agrees(sim: tg.Simulator, promise: Promise, state: tg.State, out: tg.Step, rng: np.random.Generator) -> list[bool]:
