@@ -28,30 +28,7 @@ from tangens.testing import Sample, gradient_errors, parameter_errors
 
 Array = NDArray[np.float64]
 
-XML = """
-<mujoco>
-  <option timestep="0.005"/>
-  <worldbody>
-    <geom name="floor" type="plane" size="5 5 0.1" conaffinity="3" friction="0.5"/>
-    <body name="box" pos="0 0 0.09">
-      <freejoint/><geom name="box" type="box" size="0.1 0.12 0.09" mass="1" conaffinity="3" friction="0.4"/>
-    </body>
-    <body name="ball" pos="0.6 0 0.08">
-      <freejoint/><geom name="ball" size="0.08" mass="0.5" contype="2" friction="0.3"/>
-    </body>
-    <body name="upper" pos="-0.7 0 0.12">
-      <joint name="shoulder" axis="0 0 1" damping="0.1" armature="0.01"/>
-      <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="0.4" contype="0" conaffinity="0"/>
-      <body name="lower" pos="0.3 0 0">
-        <joint name="elbow" axis="0 0 1" damping="0.1" armature="0.01"/>
-        <geom type="capsule" size="0.02" fromto="0 0 0 0.25 0 0" mass="0.3" contype="0" conaffinity="0"/>
-        <geom name="tip" pos="0.25 0 0" size="0.03" mass="0.1" contype="2" friction="0.45"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator><motor joint="shoulder"/><motor joint="elbow"/></actuator>
-</mujoco>
-"""
+XML = Path(__file__).with_name("contract.xml").read_text()
 SCENE = tg.load(XML)
 HOME = SCENE.initial_state()
 FAR = np.array([0, 0, 1.0, 0, 0, 0])  # out of everybody's way

@@ -51,6 +51,9 @@ def refine_contact(
 ) -> float:  # fmt: skip
     """Correct p (3,) and frame (9,) of a contact in place and return its gap; leave alone what is exact already."""
     k0, k1 = geoms[geom[0]].kind, geoms[geom[1]].kind
+    if (k0 == SPHERE and k1 == MESH) or (k0 == MESH and k1 == SPHERE):
+        _before_centre(geoms, geom, xpos, p, frame, gap, 0 if k0 == SPHERE else 1)
+        return gap
     curved = k0 in (ELLIPSOID, CYLINDER) or k1 in (ELLIPSOID, CYLINDER)
     if not curved or k0 < SPHERE or k1 < SPHERE:
         return gap
@@ -113,6 +116,16 @@ def refine_contact(
         p[i] = 0.5 * (x[0, i] + x[1, i])
     frame[:] = F
     return distance
+
+
+@inline
+def _before_centre(
+    geoms: Records, geom: NDArray[np.int32], xpos: Array, p: Array, frame: Array, gap: float, side: int
+) -> None:  # fmt: skip
+    """Put the point of a ball on a mesh where it is: before the ball's centre, along the normal."""
+    reach = (1.0 - 2.0 * side) * (geoms[geom[side]].size[0] + 0.5 * gap)
+    for i in range(3):
+        p[i] = xpos[geom[side], i] + reach * frame[i]
 
 
 @subroutine

@@ -137,8 +137,8 @@ class ConvexModel(PureModel):
         size = self.manifold.sizes(solids)
         each = jnp.ones_like(size)
         poses = self.manifold.poses(kin)
-        # Frozen: what is that far away carries no force yet, since nothing comes faster.
-        reach = 20 * s["smoothing"] * size + s["ahead"] * jax.lax.stop_gradient(self._speed(kin, poses, size, v))
+        # What is further away carries no force yet, since nothing comes faster.
+        reach = 20 * s["smoothing"] * size + s["ahead"] * self._speed(kin, poses, size, v)
         smoothing = Smoothing(
             s["smoothing"] * size, 0.05 * each, 0.02 * each, 1e-3 * each, s["margin"] * size, reach
         )  # fmt: skip

@@ -22,8 +22,10 @@ from tangens.contact.rigid.gradients.other_side import across
 from tangens.contact.rigid.gradients.pullbacks import carry_back
 from tangens.contact.rigid.gradients.switches import (
     Crossing,
+    ball_at_rest,
     bouncing_jumps,
     first_to_part,
+    nearest_closing,
     nearest_switch,
     tilting_jumps,
 )
@@ -164,18 +166,23 @@ class RigidEngine(HostEngine):
             near, _ = self._nearest_switch(scratch, tape.memory)
             if tape.second is not None:
                 other, _ = self._nearest_switch(scratch, tape.second)
-                near = min(near, other, key=lambda switch: switch.distance)
+                solved = self.linearizer.solved(tape.second)
+                closing = nearest_closing(solved, self._namer(scratch, solved))
+                near = min(near, other, closing, key=lambda switch: switch.distance)
         if 0.0 < tape.share < 1.0:  # it changes with the state, which the derivative does not follow
             return Switch(0.0, "overlaps", "friction or bodies that are about to jam")
         return near
 
     def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
         m, solved = scratch.model, self.linearizer.solved(memory)
-        namer = partial(block_name, m, Constraints(self.scene.shared_model), solved.contacts)
+        namer = self._namer(scratch, solved)
         tilting = tilting_jumps(m, solved, rotations_of(scratch.addresses, memory))
         jumps = np.minimum(tilting, self._bouncing_jumps(solved))
         fastest, bodies = self._options.correction_speed, m.geom_bodyid.astype(np.int64)
         near, crossing = nearest_switch(scratch.addresses, memory, solved, fastest, bodies, jumps, namer)
+        resting = ball_at_rest(self.scene.shared_model, self.linearizer.inputs(memory).q, solved)
+        if resting.distance < near.distance:
+            near, crossing = resting, None
         try:
             lin, _ = self.linearizer.linearize(scratch, memory, Exact(), with_u=False, with_turn=False)
         except NotDifferentiable:
@@ -183,6 +190,9 @@ class RigidEngine(HostEngine):
         if near.distance > 0.0 and (b := first_to_part(lin, solved)) is not None:
             return Switch(0.0, "contact", namer(solved.blocks[b])), None
         return near, crossing
+
+    def _namer(self, scratch: RigidScratch, solved: Solved) -> Callable[[np.void], str]:
+        return partial(block_name, scratch.model, Constraints(self.scene.shared_model), solved.contacts)
 
     def _bouncing_jumps(self, solved: Solved) -> Array:
         """How far contacts are from the gap at which bodies bounce; infinite for those that do not."""

@@ -7,10 +7,12 @@ velocity v_c. What still overlaps is parted by a motion of its own, on top of it
     minimise ½·|v⁺ − v_c|²_M + ½·Σ |s|²/c   so that   J·v⁺ + target + s ≥ 0,  or = 0 for an equality
 
 Only those that ask for something (target < 0, or an equality's error) may stay behind, by s: nothing is pushed into
-what it only touches. c is a small share of how a body answers impulses, and goes to zero with what is asked for. So
-v⁺ is unique, continuous and differentiable, whatever overlaps, and no overlap is left that could be undone, but for
-that share; and but for those between parts of one tree: these ask for nothing and yield to others, since collision
-geoms of many robots overlap in every pose.
+what it only touches. c is a hundredth of how a body answers impulses, and goes to zero with what is asked for; not that
+of an equality, which asks on both sides of zero. So v⁺ is unique, continuous and differentiable, whatever overlaps; no
+overlap is left that could be undone, but for about a hundredth, of which the next step undoes as much again; and
+nothing is flung away: the energy of the motion is at most Σ target²/2c, that of bodies at ten times the velocity asked
+for. Overlaps between parts of one tree are left: these ask for nothing and yield to others, since collision geoms of
+many robots overlap in every pose.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-_SHARE = 1e-5  # of a body's response: so much less is undone, and nothing moves much faster than asked for
+_SHARE = 1e-2  # of a body's response: so much less is undone, and nothing moves faster than 1/√share times what is asked
+_YIELD = 1e2  # of it, for parts of one tree: as good as not there, since small impulses spin light links
 _SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
 _IMMOBILE = 1e-18  # share of a body's response that is rounding
 _FAR = 1e3  # times the largest velocity asked for
@@ -224,10 +227,10 @@ def _add_compliance(
                 response = by_constraint[-1 - block.source, 1 if i >= block.start + 3 else 0]
             asked = left[i] + abs(target[i])
             if target[i] < 0.0 or left[i] > 0.0 or block.kind == EQUALITY:
-                soft[i] = (_SHARE if left[i] == 0.0 else 1.0) * response
+                soft[i] = (_SHARE if left[i] == 0.0 else _YIELD) * response
                 if block.kind != EQUALITY and w.G[i * n + i] <= _IMMOBILE * response:
                     w.g[i] = _NEVER  # nothing moves that way: it bears no load
-                w.G[i * n + i] += soft[i] * asked / (asked + _SLOW)
+                w.G[i * n + i] += soft[i] if block.kind == EQUALITY else soft[i] * asked / (asked + _SLOW)
     return soft
 
 
@@ -242,8 +245,9 @@ def _set_slopes(w: Workspace, target: Array, left: Array, soft: Array) -> float:
                 continue
             asked = left[i] + abs(target[i])
             most = max(most, asked)
-            slope = soft[i] * w.impulse[i] * _SLOW / (asked + _SLOW) ** 2
-            factor = (0.0 if left[i] > 0.0 else 1.0) + (slope if target[i] > 0.0 else -slope)
+            if block.kind == EQUALITY:
+                continue
+            factor = (0.0 if left[i] > 0.0 else 1.0) - soft[i] * w.impulse[i] * _SLOW / (asked + _SLOW) ** 2
             w.rate[i] *= factor
             if block.kind == CONTACT:
                 w.contacts[block.source].gain *= factor

@@ -37,6 +37,8 @@ def report(
     distance, normal = total(mean("distance")), total(sign * mean("normal"))
     normal /= jnp.sqrt(jnp.sum(normal**2, 1, keepdims=True) + 1e-30)
     activity = jax.nn.sigmoid(-distance / settings["reach"])
-    touches = distance < NEAR * settings["reach"]
     force, position = total(sign * wrench[:, 3:]), total(mean("point"))
+    # Bodies that meet within the step push, however far apart they were before it.
+    least = jnp.exp(-NEAR) * settings["stiffness"] * settings["reach"]
+    touches = (distance < NEAR * settings["reach"]) | (jnp.sum(force**2, 1) > least**2)
     return (ContactArrays(touches, position, normal, distance, force, jnp.asarray(pairs), activity),)

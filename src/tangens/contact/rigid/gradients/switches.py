@@ -33,6 +33,7 @@ from tangens.contact.rigid.problem.contact_problem import (
     STICKING,
 )
 from tangens.results import NO_SWITCH, Switch
+from tangens.scene.support import element_name
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -115,6 +116,30 @@ def first_to_part(lin: Linearization, solved: Solved) -> int | None:
         return None
     row = int(lin.active[worst])
     return int(np.flatnonzero(solved.blocks["start"] <= row)[-1])
+
+
+def nearest_closing(solved: Solved, name_of: Namer) -> Switch:
+    """Of a stage that undoes overlaps, what is nearest to just touching: it bears load, and begins to yield there."""
+    near = NO_SWITCH
+    for block in solved.blocks:
+        if block["kind"] in _NAMES and block["mode"] != BREAKING and abs(block["value"]) / solved.h < near.distance:
+            near = Switch(abs(float(block["value"])) / solved.h, _NAMES[int(block["kind"])], name_of(block))
+    return near
+
+
+def ball_at_rest(m: mujoco.MjModel, q: Array, solved: Solved) -> Switch:
+    """Of ball joints at their rest, which have no axis and so no limit, the nearest to one: moved, they have both."""
+    near = NO_SWITCH
+    if m.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_LIMIT):
+        return near
+    for joint in np.flatnonzero((m.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL)) & (m.jnt_limited != 0)):
+        at, dof = m.jnt_qposadr[joint], m.jnt_dofadr[joint]
+        if not q[at + 1 : at + 4].any():
+            speed = float(np.linalg.norm(solved.v_next[dof : dof + 3]))
+            distance = max(float(m.jnt_range[joint, 1]) / solved.h - speed, 0.0)
+            if distance < near.distance:
+                near = Switch(distance, "limit", element_name(m, mujoco.mjtObj.mjOBJ_JOINT, int(joint)))
+    return near
 
 
 def tilting_jumps(m: mujoco.MjModel, solved: Solved, rotations: Array) -> Array:
