@@ -61,6 +61,8 @@ class ConstraintFunctions:
         self._bounds = np.concatenate([limits["low"], -limits["high"]])
         self.dry, self.losses = self._lines(dry["start"], dry["middle"]).v, dry["bound"].copy()
         """Which velocities dry friction acts against, (n, nv), and how large it is at most, (n,)."""
+        self.dry_owners = dry["owner"].astype(int)
+        """The degree of freedom that each belongs to; −1: a tendon."""
         self._lines_equal = [
             self._lines(self._equal[a], self._equal[b]) for a, b in (("start", "middle"), ("middle", "stop"))
         ]

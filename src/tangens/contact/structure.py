@@ -25,11 +25,17 @@ _LOOKS = ("_rgba", "_matid", "_group", "_user", "_castshadow", "_bvhadr", "_bvhn
 _SEEN = ("actuator_group",)
 
 
-def structure(model: mujoco.MjModel) -> bytes:
-    """A digest of all that a step depends on besides parameters, gravity and the time step."""
+def structure(model: mujoco.MjModel, dry_joints_differ: bool = False) -> bytes:
+    """A digest of all that a step depends on besides parameters, gravity and the time step.
+
+    For a model to which friction losses of joints are parameters, too, `dry_joints_differ`: only which joints have some
+    counts.
+    """
     digest = hashlib.sha256()
     for name in _FIELDS:
         value = getattr(model, name)
+        if name == "dof_frictionloss" and dry_joints_differ:
+            value = value > 0
         if name == "geom_friction":
             value = value[:, 1:]  # the first column is a parameter
         digest.update(f"{name}{value.dtype}{value.shape}".encode())

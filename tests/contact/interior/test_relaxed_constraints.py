@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tangens as tg
+from tangens.contact.compiling import FUNCTIONS
 from tangens.testing import Sample, gradient_errors, parameter_errors
 
 RHO = 1e-7
@@ -26,6 +27,26 @@ def test_dry_friction_holds_what_it_can_and_slows_down_the_rest(loss: float) -> 
     np.testing.assert_allclose(moved.q, expected.q, atol=1e-4)
     held = loss > WEIGHT
     assert (np.abs(moved.v[-1, 0]) < 100 * RHO) == held  # what is held creeps at a few ρ of √(g/l)
+
+
+def test_the_derivative_by_a_friction_loss_is_that_of_the_step_and_compiles_nothing() -> None:
+    def simulator(loss: float) -> tg.Simulator:
+        model = tg.SingleLevel(relaxation=RHO, tolerance=1e-7)
+        return tg.Simulator(tg.load(PENDULUM.format(loss=0.5 * WEIGHT)).replace(frictionloss=loss), contact=model)
+
+    state, loss, d = tg.State([0.1], [0.3]), 0.7 * WEIGHT, 1e-4
+    J = simulator(loss).jacobian(state, wrt=("frictionloss",))["v", "frictionloss"]
+    kept = len(FUNCTIONS)
+    ends = [simulator(loss + s).step(state).state.v for s in (d, -d)]
+    assert len(FUNCTIONS) == kept
+    np.testing.assert_allclose(J[:, 0], (ends[0] - ends[1]) / (2 * d), rtol=1e-5)
+    assert J[0, 0] == pytest.approx(-0.005 * 1 / _moment(simulator(loss)), rel=1e-4)  # it slips: F·h / M
+
+
+def _moment(sim: tg.Simulator) -> float:
+    """Of the pendulum, about its joint."""
+    m = sim.scene.model
+    return float(m.body_inertia[1].max() + m.body_mass[1] * np.sum(m.body_ipos[1] ** 2))
 
 
 def test_a_four_bar_linkage_stays_closed_and_turns_as_ncp_says() -> None:

@@ -82,6 +82,28 @@ def test_bodies_of_every_scale_rest_slide_and_land_as_ncp_says(size: float, mass
         np.testing.assert_allclose(force, change, atol=1e-6 * (9.81 * mass + np.abs(change).max()))
 
 
+BALLS = """<mujoco><option timestep="{h}"/><default><geom friction="0.5"/></default><worldbody>
+<geom type="plane" size="9 9 1"/>
+<body pos="0 0 {r}"><freejoint/><geom size="{r}" mass="{m}"/></body>
+<body pos="{far} 0 {r}"><freejoint/><geom size="{r}" mass="{m}"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "mass"), [(0.005, 1e-3), (0.05, 1e-3), (0.05, 1e3), (5.0, 1e3)])
+def test_balls_of_every_scale_roll_and_collide_as_ncp_says(size: float, mass: float) -> None:
+    """In units of the scene; one ball rolls, the other slides into it, a hundredth of its size away."""
+    speed, rho = np.sqrt(9.81 * size), 1e-6
+    h = 0.01 * size / speed
+    scene = tg.load(BALLS.format(h=h, r=size, m=mass, far=2.01 * size))
+    soft, exact = tg.Simulator(scene, contact=tg.SingleLevel(relaxation=rho)), tg.Simulator(scene, contact="ncp")
+    rolls = [0.5 * speed, 0, 0, 0, 0.5 * speed / size, 0]
+    for v in ([*rolls, *np.zeros(6)], [2 * speed, *np.zeros(11)]):
+        ours, theirs = (sim.step(tg.State(scene.model.qpos0, v)).state.v for sim in (soft, exact))
+        unit = np.tile([*[speed] * 3, *[speed / size] * 3], 2)
+        most = 10 * rho * size / h / speed  # to hover by 10 ρ of its size, reached in one step
+        np.testing.assert_allclose(ours / unit, theirs / unit, atol=most)
+
+
 @pytest.mark.parametrize("v", [[0.4, 0.3, -0.1, 0, 0, 0.1], [0, 0, 0, 0, 0, 0], [0.3, 0, -0.5, 1, 2, 0]])
 def test_derivatives_are_right_at_default_options(v: list[float]) -> None:
     """ρ = 1e-6: contact laws bend over 5e-8 m, so differences are taken over less, of steps solved to more digits."""

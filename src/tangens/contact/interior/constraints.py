@@ -94,9 +94,10 @@ def constraints_at(
     matrix: Array,
     mass: Array,
     inertia: Array,
+    frictionloss: Array,
     timestep: Array,
 ) -> Constraints:
-    """Those of a step from q, with this mass matrix, of bodies with these masses and inertias."""
+    """Those of a step from q, with this mass matrix, of bodies with these masses and inertias and dry joints."""
     masses, lengths, mobility = tree_masses(m, mass), tree_lengths(m, mass, inertia), 1 / jnp.diagonal(matrix)
 
     def scale(mass: Array, length: Array, arm: Array) -> Scale:
@@ -123,7 +124,7 @@ def constraints_at(
         jnp.minimum(limits.value + timestep * limit_scale.speed, 0.0),
         limit_scale,
         jnp.asarray(functions.dry),
-        jnp.asarray(functions.losses),
+        jnp.where(functions.dry_owners >= 0, frictionloss[functions.dry_owners], functions.losses),
         dry_scale,
         equalities.jacobian,
         equalities.value - jnp.clip(equalities.value, -way, way),
@@ -141,6 +142,12 @@ def products_of(c: Constraints, relaxation: Array) -> Array:
     """What products are to be, (n + 2m,) [J, then W]."""
     dry = relaxation * c.losses * c.dry_scale.speed
     return jnp.concatenate([relaxation * c.limit_scale.force * c.limit_scale.length, dry, dry])
+
+
+def products_by_losses(c: Constraints, x: Bounds) -> Array:
+    """What products change by with the losses, dry friction itself held: its two unknowns are F − f and F + f."""
+    gap, way = _split(c, x.gap)
+    return jnp.concatenate([jnp.zeros_like(gap), c.losses * way[0], c.losses * way[1]])
 
 
 def compliance(c: Constraints, relaxation: Array) -> Array:

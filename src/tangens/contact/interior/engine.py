@@ -41,7 +41,7 @@ class InteriorEngine(JaxEngine):
         scene, contact = self.scene, self.contact
         shapes = tuple((name, kind(shape)) for name, shape in scene.shapes.items())
         kinds = contact.bilevel, contact.torsional_friction, self._bounces
-        return structure(scene.shared_model), scene.geom_names, shapes, *kinds
+        return structure(scene.shared_model, dry_joints_differ=True), scene.geom_names, shapes, *kinds
 
     def model(self, room: int | None) -> InteriorModel:
         """The model of all scenes with this key."""

@@ -2,9 +2,9 @@
 
 Derivatives are those of the relaxed equations at their solution (implicit function theorem): one linear system, whose
 factors all columns share, forward and reverse. They flow to q, v, u, tau, mass, com, inertia, damping, armature,
-gravity, friction, restitution, size, and the numbers of shapes given by `with_shapes`. Frozen: which pairs are near,
-which bounce, torsional friction coefficients, where geoms sit on their bodies, joint ranges, friction losses,
-equalities' data.
+gravity, friction, restitution, frictionloss, size, and the numbers of shapes given by `with_shapes`. Frozen: which
+pairs are near, which bounce, torsional friction coefficients, where geoms sit on their bodies, joint ranges, friction
+losses of tendons, equalities' data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tangens.contact.constraint_functions import ConstraintFunctions
 from tangens.contact.geom_pairs import EARTH, tree_masses
 from tangens.contact.interior import bilevel, constraints, method
 from tangens.contact.interior.bounces import with_bounces
-from tangens.contact.interior.constraints import constraints_at, products_of
+from tangens.contact.interior.constraints import constraints_at, products_by_losses, products_of
 from tangens.contact.interior.directions import sensitivity
 from tangens.contact.interior.equations import (
     Iterate,
@@ -133,7 +133,8 @@ class InteriorModel(PureModel):
 
         def residual(change: Change) -> Any:
             moved = method.relieved(self.problem(displaced(self.layout, inputs, change))[0], relief)
-            return step_residual(self.dynamics, moved, x, frames), moved.ends
+            bounds = moved.ends.bounds - products_by_losses(moved.constraints, x.bounds)
+            return step_residual(self.dynamics, moved, x, frames), moved.ends._replace(bounds=bounds)
 
         nothing = jax.tree.map(jnp.zeros_like, change)
         _, (rest, ends) = jax.jvp(residual, (nothing,), (change,))
@@ -153,7 +154,15 @@ class InteriorModel(PureModel):
         near, crowded = self._near(kinds, start, timestep)
         groups = grouped(near)
         others = constraints_at(
-            self._constraints, self._model, q, start.spatial, inertia, p["mass"], p["inertia"], timestep
+            self._constraints,
+            self._model,
+            q,
+            start.spatial,
+            inertia,
+            p["mass"],
+            p["inertia"],
+            p["frictionloss"],
+            timestep,
         )
         detection = jnp.full_like(relaxation, _DETECTION) if self._is_bilevel else relaxation
         ends = tuple(ends_of(group.pairs, relaxation, detection) for group in groups)

@@ -43,7 +43,7 @@ class InteriorContact(ContactModel):
     """Of all equations, relative to ρ."""
 
     takes: ClassVar[frozenset[str]] = EVERYTHING
-    parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "restitution", "size")
+    parameters: ClassVar[tuple[str, ...]] = (*PARAMETERS, "friction", "restitution", "frictionloss", "size")
     rules: ClassVar[tuple[type[GradientRule], ...]] = (Exact, Relaxed)
     bilevel: ClassVar[bool] = False
 
