@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.soft.candidates import MANY, NO_POINT, in_leaves
+from tangens.contact.soft.candidates import LEAF, MANY, NO_POINT, in_leaves
 from tangens.errors import SceneError
 from tangens.geometry.oriented_points import Array, OrientedPoints
 from tangens.geometry.primitive_clouds import SCALES, unit_cloud
@@ -94,9 +94,10 @@ def bucket(count: int) -> int:
 
 
 def point_bucket(count: int) -> int:
-    """The same for points of a cloud; where they are many, there are lengths halfway between."""
-    whole = bucket(count)
-    return 3 * whole // 4 if MANY < count <= 3 * whole // 4 else whole
+    """The same for points of a cloud; where they are many, whole leaves, by halves and up to two thirds."""
+    if count <= MANY:
+        return bucket(count)
+    return min(LEAF * thirds * bucket(-(-count // (LEAF * thirds))) for thirds in (1, 3, 9))
 
 
 def probe_bucket(count: int) -> int:
