@@ -179,22 +179,27 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _plot(rows: list[dict[str, Any]], file: Path) -> Path:
-    figure, axes = new_figure(2, 3, width=15, height=8)
-    panels = axes.ravel()
-    for panel, system in zip(panels, (witness.VERTEX_FACE, witness.EDGE_EDGE), strict=False):
-        _lines(panel, [r for r in rows if r["system"] == system], "queries", "queries")
-        panel.set_title(f"{system} witness points")
-    one = [r for r in rows if r["system"] == ONE_POSE]
-    _lines(panels[2], one, "parts", "superquadrics of each body")
-    panels[2].set(title="two bodies, one pose", xscale="linear")
-    for panel, (system, parts) in zip(panels[3:5], BATCHES.items(), strict=True):
-        of = [r for r in rows if r["system"] == system] + [r for r in one if r["parts"] == parts]
-        _lines(panel, of, "batch", "poses in a batch")
-        panel.set_title(f"{parts} x {parts} superquadrics")
-    _lines(panels[5], [r for r in rows if r["system"] == SIMPLIFIED], "batch", "poses in a batch")
-    panels[5].set_title("simplifications")
-    for panel in panels:
-        panel.set_visible(bool(panel.lines))
+    """A panel for each system that was measured."""
+    of = {name: [r for r in rows if r["system"] == name] for name in SYSTEMS}
+    one, batch = of[ONE_POSE], ("batch", "poses in a batch")
+    panels: list[tuple[str, Any, str, str]] = [
+        (f"{name} witness points", of[name], "queries", "queries") for name in (witness.VERTEX_FACE, witness.EDGE_EDGE)
+    ]
+    panels.append(("two bodies, one pose", one, "parts", "superquadrics of each body"))
+    for name, parts in BATCHES.items():
+        every = of[name] and of[name] + [r for r in one if r["parts"] == parts]
+        panels.append((f"{parts} x {parts} superquadrics", every, *batch))
+    panels.append(("simplifications", of[SIMPLIFIED], *batch))
+    drawn = [panel for panel in panels if panel[1]]
+    columns = min(3, len(drawn))
+    lines = -(-len(drawn) // columns)
+    figure, axes = new_figure(lines, columns, width=5 * columns, height=4 * lines)
+    grid = np.atleast_1d(axes).ravel()
+    for panel, (title, data, over, label) in zip(grid, drawn, strict=False):
+        _lines(panel, data, over, label)
+        panel.set_title(title)
+    for panel in grid[len(drawn) :]:
+        panel.set_visible(False)
     return save_figure(figure, file)
 
 
@@ -203,5 +208,8 @@ def _lines(panel: Any, rows: list[dict[str, Any]], over: str, label: str) -> Non
         own = sorted((r[over], r["median_us"]) for r in rows if r["tool"] == tool)
         panel.loglog(*zip(*own, strict=True), "o-", markersize=4, label=tool)
     panel.set(xlabel=label, ylabel="time of a call [µs]")
+    measured = sorted({r[over] for r in rows})
+    panel.set_xticks(measured, [f"{x:,}" if x < 10_000 else f"$10^{{{round(np.log10(x))}}}$" for x in measured])
+    panel.set_xticks([], minor=True)
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8)
