@@ -87,6 +87,12 @@ def sample(regime: str) -> Sample:
 REGIMES = ("flying", "sticking", "sliding", "touching", "pushing")
 
 
+def _parameters(sim: tg.Simulator) -> tuple[str, ...]:
+    """Those that the scene has: a relaxed law of restitution begins with a jump, and nothing bounces here."""
+    none = {"restitution"} if sim.contact.name in ("single-level", "bilevel") else set()
+    return tuple(name for name in sim.contact.parameters if name not in none)
+
+
 class TestPhysics:
     @every_model
     def test_a_box_at_rest_stays_and_its_weight_is_carried(self, name: str) -> None:
@@ -159,7 +165,7 @@ class TestGradients:
     @pytest.mark.parametrize("regime", ["sliding", "pushing"])
     def test_parameters_agree_with_central_differences(self, name: str, regime: str) -> None:
         sim = simulator(name)
-        names = sim.contact.parameters
+        names = _parameters(sim)
         # Relaxed laws bend over ρ; exact ones do not bend, so that longer differences lose less to rounding.
         step = 1e-4 if name in EXACT else 1e-5
         errors = parameter_errors(sim, sample(regime), names, np.random.default_rng(0), step=step)
@@ -170,7 +176,7 @@ class TestGradients:
     @pytest.mark.parametrize("regime", ["flying", "sliding", "pushing"])
     def test_reverse_mode_is_the_transpose_of_forward_mode(self, name: str, regime: str) -> None:
         sim, (state, u, tau) = simulator(name), sample(regime)
-        J = sim.jacobian(sim.step(state, u, tau), wrt=("q", "v", "u", "tau", *sim.contact.parameters))
+        J = sim.jacobian(sim.step(state, u, tau), wrt=("q", "v", "u", "tau", *_parameters(sim)))
         rng = np.random.default_rng(0)
         dq, dv = rng.normal(size=14), rng.normal(size=14)
         back = sim.pullback(sim.rollout(state, u[None], tau[None]), dq=dq, dv=dv)
