@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-_SHARE = 1e-2  # of a body's response: so much less is undone, and nothing moves faster than 1/√share times what is asked
+_SHARE = 1e-2  # of a body's response: so much less is undone, and nothing moves faster than ten times what is asked
 _YIELD = 1e2  # of it, for parts of one tree: as good as not there, since small impulses spin light links
 _SLOW = 1e-3  # of those that ask for less than this, the share is smaller [m/s, rad/s]
 _IMMOBILE = 1e-18  # share of a body's response that is rounding
