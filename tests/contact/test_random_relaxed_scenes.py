@@ -179,8 +179,12 @@ def test_promises_in_random_cases(name: str) -> None:
     _check_cases(name, CONTRACT, range(4))
 
 
+# Of 1,250 steps of the baseline, one or more gain energy (28 % of it in one) and say nothing.
+KNOWN = {"bilevel": (pytest.mark.xfail(strict=False, reason="bilevel gains energy in a step that it calls solved"),)}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("xml", [CONTRACT, SHAPES], ids=["contract", "shapes"])
-@pytest.mark.parametrize("name", [_parameter(name) for name in PROMISES])
+@pytest.mark.parametrize("name", [_parameter(name, *KNOWN.get(name, ())) for name in PROMISES])
 def test_promises_in_ten_thousand_steps(name: str, xml: str) -> None:
     _check_cases(name, xml, range(100, 225))
