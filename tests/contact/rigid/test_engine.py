@@ -59,3 +59,22 @@ def test_a_motion_beyond_reason_has_diverged(contact: str) -> None:
     fast = scene.initial_state("dropped").replace(v=[0, 0, 1e9, 0, 0, 0])
     with pytest.raises(tg.SolverError, match="beyond reason"):
         simulator.step(fast)
+
+
+WEDGE = """<mujoco><asset><mesh name="wedge" vertex="0 0 0 1 0 0 0 1 0 0 0 0.6 1 1 0.2"/></asset><worldbody>
+  <body><geom type="mesh" mesh="wedge"/></body>
+  <body pos="0.5 0.4 0.375"><freejoint/><geom size="0.05" mass="1"/></body></worldbody></mujoco>"""
+
+
+def test_a_ball_touches_a_mesh_straight_before_its_centre(contact: str) -> None:
+    """MuJoCo's own point is off by 1e-9 m, whatever other shapes are in the scene."""
+    sim = tg.Simulator(tg.load(WEDGE), contact)
+    for z in np.linspace(-0.1, 0.1, 41):
+        q = sim.initial_state().q + np.array([0.0, 0.0, z, 0.0, 0.0, 0.0, 0.0])
+        touching = sim.step(tg.State(q, np.zeros(6))).contacts
+        if len(touching):
+            break
+    assert len(touching) == 1
+    towards_ball = touching.normal[0] if touching.geom[0, 1] == 1 else -touching.normal[0]
+    expected = q[:3] - towards_ball * (0.05 + touching.distance[0] / 2)
+    np.testing.assert_allclose(touching.position[0], expected, atol=1e-15)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import set_accuracy
 from tangens.collision.contact_rows import geom_records
 from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
-from tangens.collision.shapes import CYLINDER, ELLIPSOID, hull_tables
+from tangens.collision.shapes import CYLINDER, ELLIPSOID, MESH, SPHERE, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.constraint_specs import Constraints
 from tangens.contact.rigid.assembly.contacts import refine_contacts
@@ -59,7 +59,7 @@ class RigidScratch:
         self.damps_implicitly = self.dynamics.implicit_h > 0.0
         self.compensates = bool(m.body_gravcomp.any())
         self._box_pairs, self._places = box_pairs(m), (d.geom_xpos, m.geom_rbound, m.geom_gap)
-        self._curved = bool(np.isin(m.geom_type, (ELLIPSOID, CYLINDER)).any())
+        self._refines = _has_inexact_pairs(m)
         constraints = Constraints(scene.shared_model)
         self.trees = trees(scene.shared_model)
         self.body_responses = body_responses(scene.shared_model)
@@ -146,7 +146,7 @@ class RigidScratch:
         if nc:
             if "arena" not in self._table:
                 self._table.put("arena", contact_memory(d))
-            if self._curved:
+            if self._refines:
                 refine_contacts(self.addresses, nc, duration)
         return nc
 
@@ -164,6 +164,12 @@ class RigidScratch:
         forces = self.dynamics.parameter_forces
         forces.implicit_h = h if self.damps_implicitly else 0.0
         return forces
+
+
+def _has_inexact_pairs(m: mujoco.MjModel) -> bool:
+    """Whether some contacts of MuJoCo's are approximate: those that `accuracy.refine_contact` corrects."""
+    kinds = set(m.geom_type.tolist())
+    return bool(kinds & {ELLIPSOID, CYLINDER}) or {SPHERE, MESH} <= kinds
 
 
 def _settings(options: RigidContact, constraints: Constraints) -> Array:
