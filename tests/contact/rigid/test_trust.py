@@ -126,6 +126,18 @@ class TestOtherAnswers:
         J, free = (tg.Simulator(scene, contact).jacobian(state) for contact in ("ncp", None))
         np.testing.assert_allclose(J["v", "v"], free["v", "v"], rtol=1e-9)
 
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_nor_does_it_later_whatever_else_happens_in_the_scene(self, model: str) -> None:
+        """A finger that slides in the plane of the floor and overlaps it, while a box tumbles half a metre away."""
+        finger = """<body pos="-0.5 0 0.01"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+          <geom size="0.015" mass="0.1"/></body>"""
+        scene, tau = _on_floor(BOX + finger), np.zeros((200, 8))
+        tau[:, 6] = 0.01
+        traj = tg.Simulator(scene, TIGHT[model]).rollout(
+            tg.State(scene.model.qpos0, [0.3, 0.1, -0.2, 1, 2, 3, 0, 0]), 200, tau=tau
+        )
+        assert traj.v[-1, 6] == pytest.approx(0.01 / 0.1 * 200 * scene.timestep, rel=1e-9)
+
 
 class TestSwitch:
     @pytest.mark.parametrize("model", TIGHT)

@@ -101,7 +101,7 @@ def _solve_contacts(
         if n == 0:
             break
         set_delassus(model, w)
-        held = release_held(w) if asked > tolerance else 0.0
+        held = release_held(w)
         G, blocks = w.G[: n * n].reshape(n, n), w.blocks[:nb]
         solver, g, impulse, sigma = int(model.settings[SOLVER]), w.g[:n], w.impulse[:n], w.sigma[:n]
         if hard:

@@ -92,12 +92,18 @@ def is_held(w: Workspace, b: int) -> bool:
 
 @subroutine
 def release_held(w: Workspace) -> float:
-    """What nothing can move asks for nothing; returns the largest velocity that it asked for."""
-    most = 0.0
+    """What nothing can move bears no load, and so has no friction: any load would do, and the least is none.
+
+    It opens, as fast as anything moves here. Returns the largest velocity that it asked for.
+    """
+    most, fastest = 0.0, 0.0
+    for i in range(w.counts[1]):
+        fastest = max(fastest, abs(w.g[i]))
     for b in range(w.counts[0]):
-        i = w.blocks[b].start
-        if w.g[i] < 0.0 and is_held(w, b):
-            most, w.g[i] = max(most, -w.g[i]), 0.0
+        if is_held(w, b):
+            block = w.blocks[b]
+            most, w.g[block.start] = max(most, -w.g[block.start]), fastest
+            w.impulse[block.start : block.start + block.width] = 0.0
     return most
 
 
