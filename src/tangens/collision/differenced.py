@@ -7,11 +7,14 @@ there has no derivative by its bodies.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.collision.contact_rows import rotation_of
+from tangens.collision.nearest import without_patches
 
 Array = NDArray[np.float64]
 
@@ -26,8 +29,15 @@ class DifferencedContacts:
     def __init__(self, m: mujoco.MjModel) -> None:
         self._m, self._d = m, mujoco.MjData(m)
 
-    def response(self, q: Array, geom: tuple[int, int], index: int) -> Array | None:
-        """D (7, 6) as `contact_response` gives it, of the index-th contact of two geoms at q; None if it has none."""
+    def response(self, q: Array, geom: tuple[int, int], index: int, alone: bool = False) -> Array | None:
+        """D (7, 6) as `contact_response` gives it, of the index-th contact of two geoms at q; None if it has none.
+
+        A contact that is alone is where its geoms are nearest: MuJoCo's patch may have been replaced, see `nearest`.
+        """
+        with without_patches(self._m) if alone else nullcontext():
+            return self._response(q, geom, index)
+
+    def _response(self, q: Array, geom: tuple[int, int], index: int) -> Array | None:
         m, d = self._m, self._d
         d.qpos[:] = q
         mujoco.mj_kinematics(m, d)

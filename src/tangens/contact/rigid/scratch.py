@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from tangens.collision.accuracy import set_accuracy
 from tangens.collision.contact_rows import geom_records
+from tangens.collision.nearest import may_have_patches, without_patches
 from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, MESH, SPHERE, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.constraint_specs import Constraints
-from tangens.contact.rigid.assembly.contacts import refine_contacts
+from tangens.contact.rigid.assembly.contacts import false_patches, keep_contacts, refine_contacts
 from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tangens.scene import Scene
 
 Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _OVERLAPS = 1e-9  # [m]
 
@@ -59,7 +61,7 @@ class RigidScratch:
         self.damps_implicitly = self.dynamics.implicit_h > 0.0
         self.compensates = bool(m.body_gravcomp.any())
         self._box_pairs, self._places = box_pairs(m), (d.geom_xpos, m.geom_rbound, m.geom_gap)
-        self._refines = _has_inexact_pairs(m)
+        self._refines, self._has_patches = _has_inexact_pairs(m), may_have_patches(m)
         constraints = Constraints(scene.shared_model)
         self.trees = trees(scene.shared_model)
         self.body_responses = body_responses(scene.shared_model)
@@ -122,7 +124,8 @@ class RigidScratch:
         share_gaps(self.addresses)
         d.qpos[:] = q
         mujoco.mj_kinematics(m, d)
-        mujoco.mj_collision(m, d)
+        with without_patches(m):
+            mujoco.mj_collision(m, d)
         m.geom_gap[:] = gaps
         share_gaps(self.addresses)
         deep = d.contact.geom[d.contact.dist < -_OVERLAPS]
@@ -146,9 +149,26 @@ class RigidScratch:
         if nc:
             if "arena" not in self._table:
                 self._table.put("arena", contact_memory(d))
+            if self._has_patches and len(false := false_patches(self.addresses, nc)):
+                nc = self._replace(false, nc)
             if self._refines:
                 refine_contacts(self.addresses, nc, duration)
         return nc
+
+    def _replace(self, false: IntArray, nc: int) -> int:
+        """Put the nearest points in the place of patches that are none; returns the number of contacts."""
+        m, found, d = self.model, self.data.contact, self._other_data
+        d.qpos[:] = self.data.qpos
+        mujoco.mj_kinematics(m, d)
+        with without_patches(m):
+            mujoco.mj_collision(m, d)
+        kept = np.ones(nc, dtype=bool)
+        for first, last in false:
+            kept[first : last + 1] = False
+            for c in np.flatnonzero((d.contact.geom == found.geom[first]).all(axis=1)):
+                found.pos[first], found.frame[first] = d.contact.pos[c], d.contact.frame[c]
+                found.dist[first], kept[first] = d.contact.dist[c], True
+        return keep_contacts(self.addresses, kept)
 
     def forces_by_parameter(self, name: str, x: Point, a: Array, h: float, regressors: dict[str, Array]) -> Array:
         """∂(generalised force)/∂parameter at an acceleration, right after the step on the same tape was linearised."""

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from tangens.collision.accuracy import refine_contact
 from tangens.collision.contact_rows import point_rows
+from tangens.collision.nearest import is_clipped, is_nearest
 from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
-from tangens.kernels import inline, integer, ints, kernel, number, subroutine
+from tangens.kernels import booleans, inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -43,6 +44,48 @@ def refine_contacts(table: IntArray, nc: int, h: float) -> None:
             pair = contact[0].geom
             gap = refine_contact(model.geoms, model.hulls, pair, kin.geom_xpos, kin.geom_xmat, p, frame, contact[0].gap)
             arena[base + layout[DISTANCE]] = gap
+
+
+@kernel(ints(2), integer)
+def false_patches(table: IntArray, nc: int) -> IntArray:
+    """First and last contact of each pair whose deepest one is not where its geoms are nearest, shape (n, 2)."""
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
+    layout, arena = take(table, ARENA_LAYOUT).view(np.int64), take(table, ARENA)
+    arena32 = arena.view(np.int32)
+    deepest, other = np.zeros(1, dtype=CONTACT_RECORD), np.zeros(1, dtype=CONTACT_RECORD)
+    out, count, c = np.empty((nc, 2), dtype=np.int64), 0, 0
+    while c < nc:
+        start = c
+        _read_contact(arena, arena32, layout, c, deepest[0])
+        one, two = deepest[0].geom[0], deepest[0].geom[1]
+        c += 1
+        if not is_clipped(model.geoms, one, two):
+            continue
+        while c < nc:
+            _read_contact(arena, arena32, layout, c, other[0])
+            if other[0].geom[0] != one or other[0].geom[1] != two:
+                break
+            if other[0].gap < deepest[0].gap:
+                deepest[0] = other[0]
+            c += 1
+        n, gap = deepest[0].frame[:3], deepest[0].gap
+        if not is_nearest(model.geoms, model.hulls, one, two, kin.geom_xpos, kin.geom_xmat, n, gap):
+            out[count, 0], out[count, 1] = start, c - 1
+            count += 1
+    return out[:count]
+
+
+@kernel(ints(2), booleans(1))
+def keep_contacts(table: IntArray, kept: NDArray[np.bool_]) -> int:
+    """Move the contacts that are kept together in MuJoCo's own memory; returns their number."""
+    stride, arena = take(table, ARENA_LAYOUT).view(np.int64)[STRIDE], take(table, ARENA)
+    count = 0
+    for c in range(kept.shape[0]):
+        if kept[c]:
+            for i in range(stride):
+                arena[count * stride + i] = arena[c * stride + i]
+            count += 1
+    return count
 
 
 @subroutine

@@ -58,9 +58,9 @@ class ContactMotion:
 
     def with_differences(self, responses: Array, q: Array, contacts: Records, c: int) -> Array:
         """The responses with that of one more contact, found by differences; NotDifferentiable if it has none."""
-        geoms = contacts["geom"]
-        index = int((geoms[:c] == geoms[c]).all(axis=1).sum())
-        found = self._differences.response(q, (int(geoms[c, 0]), int(geoms[c, 1])), index)
+        of_pair = (contacts["geom"] == contacts["geom"][c]).all(axis=1)
+        one, two = contacts["geom"][c]
+        found = self._differences.response(q, (int(one), int(two)), int(of_pair[:c].sum()), alone=of_pair.sum() == 1)
         if found is None:
             self.refuse(contacts, c)
         out = responses.copy() if len(responses) else np.full((len(contacts), 42), np.nan)
