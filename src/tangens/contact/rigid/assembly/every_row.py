@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from tangens.contact.rigid.assembly.constraint_rows import build_every_row
 from tangens.contact.rigid.assembly.targets import set_contact_targets
 from tangens.contact.rigid.memory.tape import open_tape
-from tangens.contact.rigid.memory.views import new_workspace
-from tangens.kernels import floats, ints, kernel
+from tangens.contact.rigid.memory.views import Workspace, new_workspace
+from tangens.kernels import floats, ints, kernel, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -24,5 +24,11 @@ def every_row(table: IntArray, tape: Array) -> tuple[Array, Array, Records]:
     w.contacts[:] = old.contacts
     set_contact_targets(model, kin, w)
     build_every_row(model, kin, w)
+    return _copied(w)
+
+
+@subroutine
+def _copied(w: Workspace) -> tuple[Array, Array, Records]:
+    """What a workspace holds, by itself: its arrays end with it, which its caller keeps until this returns."""
     nb, n = w.counts[0], w.counts[1]
     return w.J[:n].copy(), w.g[:n].copy(), w.blocks[:nb].copy()

@@ -123,7 +123,7 @@ def linearize(
     A_inverse, rank = invert(A.copy(), _weights(blocks, m))
     ambiguous = rank < m and _is_ambiguous(A, A_inverse, Y)
     return Linearization(
-        unknown, feeds_back, ambiguous, w.v_next, R, R_u, K, W, Y, A, A_inverse, slide, active, turn
+        unknown, feeds_back, ambiguous, w.v_next.copy(), R, R_u, K, W, Y, A, A_inverse, slide, active, turn
     )  # fmt: skip
 
 

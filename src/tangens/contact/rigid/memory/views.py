@@ -111,7 +111,11 @@ class Kinematics:
 
 @struct
 class Workspace:
-    """The contact problem, its unknowns and its solution; n rows, nb blocks."""
+    """The contact problem, its unknowns and its solution; n rows, nb blocks.
+
+    Its arrays are addresses and own nothing. They end with the workspace, which compiled code lets go of after its last
+    mention: not in the same expression as the last array.
+    """
 
     memory: Array
     """Where all of it stands, see `offsets`."""
