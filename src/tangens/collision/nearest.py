@@ -25,7 +25,7 @@ from tangens.kernels import inline, subroutine
 Array = NDArray[np.float64]
 Records = NDArray[np.void]
 
-_SLACK = 5e-4
+SLACK = 5e-4
 """Of the smaller shape's radius. The clipped caps of cylinders, polygons of 16 sides, miss so much of a cylinder that
 leans by 0.03 rad; and faces that lie on each other and rock by 0.001 rad keep their patch, whichever normal it has."""
 
@@ -64,7 +64,7 @@ def is_nearest(
     apart = -_reach(geoms, hulls, one, xmat[one], n, 1.0) - _reach(geoms, hulls, two, xmat[two], n, -1.0)
     for i in range(3):
         apart += n[i] * (xpos[two, i] - xpos[one, i])
-    return gap - apart <= _SLACK * min(geoms[one].radius, geoms[two].radius)
+    return gap - apart <= SLACK * min(geoms[one].radius, geoms[two].radius)
 
 
 @subroutine

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from tangens.collision.accuracy import set_accuracy
 from tangens.collision.contact_rows import geom_records
-from tangens.collision.nearest import may_have_patches, without_patches
+from tangens.collision.nearest import SLACK, may_have_patches, without_patches
 from tangens.collision.parallel_boxes import align_boxes, any_alike, box_pairs
 from tangens.collision.shapes import CYLINDER, ELLIPSOID, MESH, SPHERE, hull_tables
 from tangens.contact.base import Point
 from tangens.contact.constraint_specs import Constraints
-from tangens.contact.rigid.assembly.contacts import false_patches, keep_contacts, refine_contacts
+from tangens.contact.rigid.assembly.contacts import false_patches, is_point, keep_contacts, refine_contacts
 from tangens.contact.rigid.assembly.prepare import prepare
 from tangens.contact.rigid.assembly.search import look_around, look_further, share_gaps
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
@@ -43,6 +43,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _OVERLAPS = 1e-9  # [m]
+_ALIGNED = 1.0 - 5e-5  # the cosine of normals that are the same to within 0.01 rad
 
 
 class RigidScratch:
@@ -156,18 +157,30 @@ class RigidScratch:
         return nc
 
     def _replace(self, false: IntArray, nc: int) -> int:
-        """Put the nearest points in the place of patches that are none; returns the number of contacts."""
+        """Put the nearest points in the place of patches that are none; returns the number of contacts.
+
+        An edge along a face has no nearest point, but many. If the patch lies there, it is the better answer.
+        """
         m, found, d = self.model, self.data.contact, self._other_data
         d.qpos[:] = self.data.qpos
         mujoco.mj_kinematics(m, d)
         with without_patches(m):
             mujoco.mj_collision(m, d)
-        kept = np.ones(nc, dtype=bool)
+        nearest, kept = d.contact, np.ones(nc, dtype=bool)
         for first, last in false:
-            kept[first : last + 1] = False
-            for c in np.flatnonzero((d.contact.geom == found.geom[first]).all(axis=1)):
-                found.pos[first], found.frame[first] = d.contact.pos[c], d.contact.frame[c]
-                found.dist[first], kept[first] = d.contact.dist[c], True
+            patch, pair = slice(first, last + 1), found.geom[first].astype(np.int64)
+            at = np.flatnonzero((nearest.geom == pair).all(axis=1))
+            if not len(at):
+                kept[patch] = False
+                continue
+            p, frame, gap = nearest.pos[at[0]], nearest.frame[at[0]], float(nearest.dist[at[0]])
+            lies_there = found.frame[first, :3] @ frame[:3] > _ALIGNED or (
+                found.dist[patch].min() - gap <= SLACK * m.geom_rbound[pair].min()
+            )
+            if lies_there and not is_point(self.addresses, pair, p, frame, gap):
+                continue
+            kept[patch] = np.arange(first, last + 1) == first
+            found.pos[first], found.frame[first], found.dist[first] = p, frame, gap
         return keep_contacts(self.addresses, kept)
 
     def forces_by_parameter(self, name: str, x: Point, a: Array, h: float, regressors: dict[str, Array]) -> Array:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from tangens.collision.accuracy import refine_contact
 from tangens.collision.contact_rows import point_rows
 from tangens.collision.nearest import is_clipped, is_nearest
+from tangens.collision.shapes import FACING, FEATURE, UNKNOWN, find_feature
 from tangens.contact.rigid.assembly.tangents import set_tangents
 from tangens.contact.rigid.memory.address_table import ARENA, ARENA_LAYOUT, take
 from tangens.contact.rigid.memory.views import CONTACT_RECORD, Kinematics, Model, open_kinematics, open_model
 from tangens.dynamics.kinematic_tree import propagate_velocities
-from tangens.kernels import booleans, inline, integer, ints, kernel, number, subroutine
+from tangens.kernels import booleans, fixed_floats, inline, integer, ints, kernel, number, subroutine
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -73,6 +74,22 @@ def false_patches(table: IntArray, nc: int) -> IntArray:
             out[count, 0], out[count, 1] = start, c - 1
             count += 1
     return out[:count]
+
+
+@kernel(ints(2), ints(1), fixed_floats(1), fixed_floats(1), number)
+def is_point(table: IntArray, pair: IntArray, p: Array, frame: Array, gap: float) -> bool:
+    """Whether two geoms touch at one point: corner and face, or two edges; an edge along a face may do so anywhere."""
+    model, kin = open_model(table, 0.0, 0.0, 0.0), open_kinematics(table)
+    feature, x, flats = np.empty(FEATURE), np.empty(3), 0
+    for side in range(2):
+        sign = 1.0 - 2.0 * side
+        for i in range(3):
+            x[i] = p[i] - 0.5 * sign * gap * frame[i]
+        found = find_feature(
+            model.geoms, model.hulls, pair[side], kin.geom_xpos, kin.geom_xmat, frame, x[0], x[1], x[2], sign, feature
+        )
+        flats += 2 if found == UNKNOWN else found % FACING
+    return flats <= 2
 
 
 @kernel(ints(2), booleans(1))
