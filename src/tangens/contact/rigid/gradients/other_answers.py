@@ -24,6 +24,7 @@ Records = NDArray[np.void]
 
 _STARTS = 24  # from nothing, without friction, and from random impulses; 8 are too few for hyq, which overlaps itself
 _ITERATIONS = 20
+_WORK = 1e11  # multiplications: of hundreds of contacts, fewer starts are tried
 _COMPLIANCE = 1e-8  # of Newton's equations, as in the step
 _APART = 1e-3  # answers differ by more than this share of the velocities there are
 
@@ -39,7 +40,7 @@ def other_answer(table: IntArray, tape: Array) -> bool:
     for i in range(n):
         speed, load = max(speed, abs(w.g[i])), max(load, abs(w.impulse[i]))
     trial, sigma = np.empty(n), np.empty(n)
-    for start in range(_STARTS):
+    for start in range(min(_STARTS, 1 + int(_WORK / (_ITERATIONS * (1.0 + n**3))))):
         _choose_start(start, w.blocks, w.impulse, load, trial)
         _, error = newton(G, w.g, w.blocks, trial, sigma, _ITERATIONS, tolerance, _COMPLIANCE, False)
         if not error <= tolerance:
