@@ -11,18 +11,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.assembly.active_set import (
-    add_violated,
-    asked_by_overlaps,
-    keep_impulses,
-    read_guess,
-    write_guess,
-)
+from tangens.contact.rigid.assembly.active_set import add_violated, keep_impulses, read_guess, write_guess
 from tangens.contact.rigid.assembly.constraint_rows import build_rows
 from tangens.contact.rigid.assembly.contacts import read_contacts
 from tangens.contact.rigid.assembly.delassus import apply_impulses, release_held, set_delassus
 from tangens.contact.rigid.assembly.search import outruns, split_free
-from tangens.contact.rigid.assembly.targets import asked_by_equalities, set_contact_targets
+from tangens.contact.rigid.assembly.targets import largest_asked, set_contact_targets
 from tangens.contact.rigid.memory.address_table import FREE, take
 from tangens.contact.rigid.memory.settings import SOLVER, TOLERANCE
 from tangens.contact.rigid.memory.tape import record
@@ -99,15 +93,14 @@ def _solve_contacts(
     read_guess(model, w, guess, impulses, limits)
     propagate_velocities(model.dofs, kin.cdof, w.v_next, before, after)
     add_violated(model, kin, w, after, limits, -tolerance)
-    in_pose = asked_by_overlaps(model, kin, w)
     asked, held, iterations, error, method, hard = 0.0, 0.0, 0, 0.0, NOTHING, False
     for turn in range(_ROUNDS):
         last = turn >= _ROUNDS - 2
         build_rows(model, kin, w, limits, impulses)
         nb, n = w.counts[0], w.counts[1]
+        asked = largest_asked(w)
         if n == 0:
             break
-        asked = max(in_pose, asked_by_equalities(w))
         set_delassus(model, w)
         held = release_held(w)
         G, blocks = w.G[: n * n].reshape(n, n), w.blocks[:nb]

@@ -56,26 +56,6 @@ def add_violated(model: Model, kin: Kinematics, w: Workspace, after: Array, limi
 
 
 @subroutine
-def asked_by_overlaps(model: Model, kin: Kinematics, w: Workspace) -> float:
-    """The largest velocity that overlaps and violated limits ask for, of those that part by themselves as well.
-
-    Whether the laws can undo overlaps is a property of the pose, which must not hang on who takes part.
-    """
-    most, axis = 0.0, np.empty(3)
-    for c in range(w.contacts.shape[0]):
-        if not w.contacts[c].bounces:
-            most = max(most, -w.contacts[c].target)
-    for s in range(model.specs.shape[0]):
-        spec = model.specs[s]
-        if spec.shape == LINE_LIMIT:
-            x = line_value(model.entries, spec.start, spec.middle, kin.q, False)
-            most = max(most, -limit_target(model, min(x - spec.low, spec.high - x))[0])
-        elif spec.shape == BALL_LIMIT:
-            most = max(most, -limit_target(model, spec.high - ball_angle(kin.q, spec.joint[0], axis))[0])
-    return most
-
-
-@subroutine
 def keep_impulses(w: Workspace, impulses: Array) -> None:
     """File the impulses by contact and constraint, whatever blocks the next round has."""
     nc = w.contacts.shape[0]

@@ -2,8 +2,8 @@
 
 A step looks ahead with the velocity it starts from and with the free velocity, which knows the forces that act in it.
 Contacts may send a geom elsewhere, so its reach is compared with v⁺ afterwards (`outruns`), and where it was too short,
-the scratch looks again. MuJoCo adds up the gaps of two geoms; its mid phase looks at the margins of bodies. Where it puts
-the contacts of a mesh depends on how far it looks, so that reaches are rounded up: they stay as velocities change.
+the scratch looks again. MuJoCo adds up the gaps of two geoms; its mid phase looks at the margins of bodies. Where it
+puts the contacts of a mesh depends on how far it looks, so reaches are rounded up: they stay as velocities change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tangens.kernels import booleans, fixed_floats, inline, ints, kernel, number
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_NEAR, _AHEAD = 5e-4, 1.5  # each geom looks so far [m], and so many steps ahead
+_NEAR, _AHEAD = 5e-4, 1.25  # each geom looks so far [m], and so many steps ahead, and then up to twice as far
 
 
 @kernel(ints(2), number, number)

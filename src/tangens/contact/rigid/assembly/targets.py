@@ -35,14 +35,16 @@ def set_contact_targets(model: Model, kin: Kinematics, w: Workspace) -> None:
 
 
 @inline
-def asked_by_equalities(w: Workspace) -> float:
-    """The largest velocity that their errors ask for, as long as rows hold targets alone."""
+def largest_asked(w: Workspace) -> float:
+    """The largest velocity that overlaps, limits and equalities ask for, as long as rows hold targets alone."""
     most = 0.0
     for b in range(w.counts[0]):
         block = w.blocks[b]
         if block.kind == EQUALITY:
             for i in range(block.start, block.start + block.width):
                 most = max(most, abs(w.g[i]))
+        elif block.source < 0 or not w.contacts[block.source].bounces:
+            most = max(most, -w.g[block.start])
     return most
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.np.linalg import _LAPACK  # type: ignore[attr-defined]
+from numba.np.linalg import _LAPACK
 from numpy.typing import NDArray
 
 from tangens.kernels import subroutine
@@ -20,7 +20,7 @@ _DOUBLE = ord("d")
 def factor(A: Array, pivots: Pivots) -> bool:
     """Overwrite A with the factors P·L·U of its transpose, which is what LAPACK takes it for; False if singular."""
     n = A.shape[0]
-    return n == 0 or _factor(_DOUBLE, n, n, A.ctypes, n, pivots.ctypes) == 0  # type: ignore[operator]
+    return n == 0 or _factor(_DOUBLE, n, n, A.ctypes, n, pivots.ctypes) == 0
 
 
 @subroutine(fastmath={"contract", "reassoc"})
