@@ -52,6 +52,7 @@ Array = NDArray[np.float64]
 _NO_GUESS = np.zeros(0)
 _MANY = 96  # contacts: fewer are solved for, or given up, within about a second
 _NEARLY = 0.999  # the largest share of overlaps that the first of two stages undoes
+_EASY = 22  # iterations: what takes more went to the methods for hard problems
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 
 
@@ -234,7 +235,10 @@ class RigidEngine(HostEngine):
     def has_other_answers(self, tape: Any) -> bool:
         """Whether the laws allow another v⁺ in the step that left the tape."""
         with self.scratch() as scratch:
-            return bool(other_answer(scratch.addresses, tape.memory))
+            hard = tape.report().iterations > _EASY
+            return bool(
+                self._run(scratch, len(self.linearizer.solved(tape.memory).contacts), other_answer, tape.memory, hard)
+            )
 
     def differentiate(
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule
