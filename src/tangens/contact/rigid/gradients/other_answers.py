@@ -62,10 +62,7 @@ def other_answer(table: IntArray, tape: Array, hard: bool) -> bool:
 
 @inline
 def _differs(sigma: Array, other: Array, speed: float) -> bool:
-    for i in range(sigma.shape[0]):
-        if abs(sigma[i] - other[i]) > _APART * speed:
-            return True
-    return False
+    return bool(np.abs(sigma - other).max() > _APART * speed)
 
 
 @inline
