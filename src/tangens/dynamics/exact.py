@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import mujoco
 import numpy as np
@@ -62,7 +62,7 @@ class ExactDynamics:
         self._qpos, self._qvel, self._ctrl, self._applied = d.qpos, d.qvel, d.ctrl, d.qfrc_applied
 
         self.tree = build_tree(m)
-        self._pin, self._data = self.tree.model, self.tree.model.createData()
+        self._pin = self.tree.model
         self._q_order = self.tree.q_order
         forces = read_forces(m)
         self._elements = tabulate(m, forces)
@@ -79,6 +79,11 @@ class ExactDynamics:
         self._no_gravcomp = np.zeros(m.nv)
         self._packed_tree = pack_tree(m, self.dampers)
         self.parameter_forces = ParameterForces(m, self.tree, self._elements, self._gravcomp, self.implicit_h)
+
+    @cached_property
+    def _data(self) -> pin.Data:
+        """Pinocchio's results. It has room for second derivatives, 4·nv³ numbers: contact never asks for it."""
+        return self._pin.createData()
 
     def step(self, q: Array, v: Array, u: Array, tau: Array) -> tuple[Array, Array]:
         """q⁺ and v⁺ in fresh arrays."""

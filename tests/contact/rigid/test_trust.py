@@ -139,6 +139,44 @@ class TestOtherAnswers:
         assert traj.v[-1, 6] == pytest.approx(0.01 / 0.1 * 200 * scene.timestep, rel=1e-9)
 
 
+def _differences(sim: tg.Simulator, state: tg.State, name: str) -> np.ndarray:
+    """∂v⁺/∂v or ∂v⁺/∂q of joints that move along lines, by central differences of the step."""
+    ends = [
+        [sim.step(state.replace(**{name: getattr(state, name) + side * e})).state.v for e in np.eye(sim.scene.nv)]
+        for side in (1e-6, -1e-6)
+    ]
+    return (np.transpose(ends[0]) - np.transpose(ends[1])) / 2e-6
+
+
+class TestWhatAStepDependsOn:
+    """J follows state and parameters; a step must not listen to anything else."""
+
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_contacts_of_a_mesh_do_not_move_with_how_far_they_are_looked_for(self, model: str) -> None:
+        """MuJoCo puts a capsule's points on a mesh by its margins, which follow from velocities."""
+        corners = " ".join(f"{x} {y} {z}" for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1))
+        scene = tg.load(f"""<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>
+          <geom type="mesh" mesh="m"/><body pos="0.02 0.03 0.147" euler="0 88 20"><freejoint/>
+          <geom type="capsule" size="0.05 0.2" mass="1"/></body></worldbody></mujoco>""").replace(friction=0.0)
+        sim, state = tg.Simulator(scene, TIGHT[model]), scene.initial_state().replace(v=[1, 0.5, -0.3, 0.3, -0.2, 2])
+        J = sim.jacobian(state, wrt=("v",))
+        assert len(J["v", "v"]) == 6
+        np.testing.assert_allclose(J["v", "v"], _differences(sim, state, "v"), atol=1e-6)
+
+    @pytest.mark.parametrize("model", TIGHT)
+    def test_an_overlap_that_parts_by_itself_may_be_a_switch(self, model: str) -> None:
+        """A ball in a slot that jams flies out of the floor. It counts as soon as something else is off by a hair."""
+        scene = tg.load("""<mujoco><compiler angle="radian"/><worldbody><geom type="plane" size="5 5 1"/>
+          <body pos="0 0 0.09"><joint type="slide" axis="1 0 0.3"/><geom size="0.1" mass="1"/></body>
+          <body pos="0 2 2"><joint name="hip" axis="0 1 0"/>
+            <geom type="capsule" size="0.05" fromto="0 0 0 0.5 0 0" mass="1"/></body></worldbody>
+          <equality><joint joint1="hip"/></equality></mujoco>""")
+        sim, state = tg.Simulator(scene, TIGHT[model]), tg.State([0, 0], [5, 0])
+        J = sim.jacobian(state, wrt=("q",))
+        assert np.abs(J["v", "q"] - _differences(sim, state, "q")).max() > 1.0
+        assert (J.switch.distance, J.switch.kind) == (0.0, "overlaps")
+
+
 class TestSwitch:
     @pytest.mark.parametrize("model", TIGHT)
     def test_a_sliding_box_is_as_far_from_sticking_as_it_is_fast(self, model: str) -> None:

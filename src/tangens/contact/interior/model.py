@@ -97,11 +97,14 @@ class InteriorModel(PureModel):
         residual = jnp.maximum(outcome.residual, outcome.complementarity)
         resort = outcome.converged & (outcome.relief > 1)
         relaxation = jnp.where(resort, outcome.relief * problem.relaxation, 0.0)
-        if not self._is_bilevel:
+        sound = jnp.ones((), bool)
+        if self._is_bilevel:
+            sound = ~bilevel.creates_energy(problem, outcome.system, v)
+        else:
             # What solves no equations at all, not even relaxed ones, is no result.
             residual = jnp.where(outcome.converged | crowded, residual, jnp.inf)
         frames = tuple(group.frame for group in outcome.system.groups)
-        solved, contacts = outcome.converged & ~resort, touching(problem, outcome)
+        solved, contacts = outcome.converged & ~resort & sound, touching(problem, outcome)
         # Where a guess led nowhere, the next step does not try one: on some robots (go1 in flight) none does.
         took_long = outcome.iterations > method.WARM_PATIENCE
         misled = jnp.zeros((), bool) if before is None else before.converged & took_long

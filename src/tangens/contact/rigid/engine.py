@@ -14,6 +14,7 @@ from tangens.contact.base import Cotangent, Point
 from tangens.contact.constraint_specs import Constraints
 from tangens.contact.host_engine import HostEngine
 from tangens.contact.interruptible import interruptible
+from tangens.contact.rigid.assembly.every_row import every_row
 from tangens.contact.rigid.gradients.continuous_bounce import bounce_map, with_bounces
 from tangens.contact.rigid.gradients.jacobians import jacobian_in_parts, step_jacobian
 from tangens.contact.rigid.gradients.linearizer import INPUTS, Linearizer
@@ -25,6 +26,7 @@ from tangens.contact.rigid.gradients.switches import (
     ball_at_rest,
     bouncing_jumps,
     first_to_part,
+    largest_asked_in_pose,
     nearest_closing,
     nearest_switch,
     tilting_jumps,
@@ -50,6 +52,7 @@ Array = NDArray[np.float64]
 _NO_GUESS = np.zeros(0)
 _MANY = 96  # contacts: fewer are solved for, or given up, within about a second
 _NEARLY = 0.999  # the largest share of overlaps that the first of two stages undoes
+_EASY = 22  # iterations: what takes more went to the methods for hard problems
 _LOOKS = 6  # for contacts of one step: where v⁺ outruns the search, geoms that met look further, at last all do
 
 
@@ -169,9 +172,23 @@ class RigidEngine(HostEngine):
                 solved = self.linearizer.solved(tape.second)
                 closing = nearest_closing(solved, self._namer(scratch, solved))
                 near = min(near, other, closing, key=lambda switch: switch.distance)
-        if 0.0 < tape.share < 1.0:  # it changes with the state, which the derivative does not follow
+            jams = self._jams_beside(scratch, tape.memory) if tape.second is None else 0.0 < tape.share < 1.0
+        if jams:  # the share that is undone changes with the state, which the derivative does not follow
             return Switch(0.0, "overlaps", "friction or bodies that are about to jam")
         return near
+
+    def _jams_beside(self, scratch: RigidScratch, memory: Array) -> bool:
+        """Whether a step by the laws alone has neighbours in two stages.
+
+        What takes part asks for nothing, so that nobody looked at overlaps that part by themselves: whether they can be
+        undone is a property of the pose, and asked as soon as anything else is off by a hair.
+        """
+        solved, tolerance = self.linearizer.solved(memory), self._options.tolerance
+        if not len(solved.blocks) or memory[CORRECTION] == 0.0:
+            return False
+        _, target, blocks = every_row(scratch.addresses, memory)
+        asked = largest_asked_in_pose(blocks, target, solved.contacts)
+        return asked > tolerance and self._run(scratch, len(solved.contacts), share_to_undo, memory, asked) < 1.0
 
     def _nearest_switch(self, scratch: RigidScratch, memory: Array) -> tuple[Switch, Crossing | None]:
         m, solved = scratch.model, self.linearizer.solved(memory)
@@ -218,7 +235,10 @@ class RigidEngine(HostEngine):
     def has_other_answers(self, tape: Any) -> bool:
         """Whether the laws allow another v⁺ in the step that left the tape."""
         with self.scratch() as scratch:
-            return bool(other_answer(scratch.addresses, tape.memory))
+            hard = tape.report().iterations > _EASY
+            return bool(
+                self._run(scratch, len(self.linearizer.solved(tape.memory).contacts), other_answer, tape.memory, hard)
+            )
 
     def differentiate(
         self, scratch: RigidScratch, tape: Any, wrt: Sequence[str], with_force: bool, rule: GradientRule

@@ -27,15 +27,16 @@ from tangens.contact.constraint_specs import BALL_LIMIT, CONNECT, WELD
 from tangens.contact.rigid.assembly.active_set import add_violated
 from tangens.contact.rigid.assembly.constraint_rows import build_every_row, build_rows
 from tangens.contact.rigid.assembly.constraints import unpack_constraints
-from tangens.contact.rigid.assembly.delassus import apply_impulses, is_held, set_delassus
+from tangens.contact.rigid.assembly.delassus import apply_impulses, is_held, least_response, set_delassus
 from tangens.contact.rigid.assembly.targets import set_contact_targets
-from tangens.contact.rigid.memory.settings import ITERATIONS, TOLERANCE
+from tangens.contact.rigid.memory.settings import TOLERANCE
 from tangens.contact.rigid.memory.tape import DURATION, IMPLICIT, open_tape, record
 from tangens.contact.rigid.memory.views import Model, Workspace, new_workspace, open_model
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, LIMIT
 from tangens.contact.rigid.report import integrate, report_contacts
 from tangens.contact.rigid.solvers.certificate import share_undone
 from tangens.contact.rigid.solvers.solve import set_scales, solve
+from tangens.contact.rigid.solvers.work import affordable, spend
 from tangens.kernels import floats, inline, ints, kernel, number
 
 Array = NDArray[np.float64]
@@ -103,8 +104,9 @@ def undo_overlaps(
     set_delassus(model, w)
     soft = _add_compliance(model, w, target, left, by_geom, by_constraint)
     G, impulse, sigma = w.G[: n * n].reshape(n, n), w.impulse[:n], w.sigma[:n]
-    tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
+    tolerance, most = model.settings[TOLERANCE], affordable(model.settings, n)
     iterations, error, _ = solve(G, w.g[:n], w.blocks[:nb], impulse, sigma, most, tolerance, _NEWTON)
+    spend(model.settings, iterations, n)
     error = max(error - _rounding(G, impulse), 0.0)
     asked = _set_slopes(w, target, left, soft)
     apply_impulses(model, w)
@@ -149,10 +151,10 @@ def _static_problem(w: Workspace) -> tuple[IntArray, Records]:
     Dry friction has a bound, bounces are no overlaps, and what nothing can move asks in vain.
     """
     nb, n = w.counts[0], w.counts[1]
-    rows, blocks, m, k = np.empty(n, dtype=np.int64), w.blocks[:nb].copy(), 0, 0
+    rows, blocks, m, k, least = np.empty(n, dtype=np.int64), w.blocks[:nb].copy(), 0, 0, least_response(w)
     for b in range(nb):
         block = w.blocks[b]
-        if block.kind == DRY or is_held(w, b):
+        if block.kind == DRY or is_held(w, b, least):
             continue
         blocks[k] = block
         blocks[k].start = m

@@ -28,6 +28,7 @@ from tangens.contact.rigid.assembly.search import look_around, look_further, sha
 from tangens.contact.rigid.gradients.contact_motion import ContactMotion
 from tangens.contact.rigid.gradients.inertial_parameters import inertial_gradients_on
 from tangens.contact.rigid.memory.address_table import KINEMATICS, AddressTable, contact_layout, contact_memory
+from tangens.contact.rigid.memory.settings import WORK
 from tangens.contact.rigid.overlaps import body_responses, constraint_responses, trees
 from tangens.contact.rigid.solvers.solve import SOLVERS
 from tangens.dynamics.exact import ExactDynamics
@@ -44,6 +45,7 @@ IntArray = NDArray[np.int64]
 
 _OVERLAPS = 1e-9  # [m]
 _ALIGNED = 1.0 - 5e-5  # the cosine of normals that are the same to within 0.01 rad
+_WORK = 1e12  # multiplications in one step, after which it ends unsolved: about ten seconds
 
 
 class RigidScratch:
@@ -76,6 +78,7 @@ class RigidScratch:
     def prepare(self, x: Point, duration: float) -> int:
         """Let MuJoCo compute all that a step needs; returns the number of contacts."""
         implicit = duration if self.damps_implicitly else 0.0
+        self._settings[WORK] = _WORK
         prepare.unchecked(self.addresses, *x, duration, implicit, self._has_tendons)
         return self._find_contacts(duration)
 
@@ -209,6 +212,7 @@ def _settings(options: RigidContact, constraints: Constraints) -> Array:
     return np.array([
         options.correction_speed, options.damping, options.tolerance, options.max_iterations,
         SOLVERS.index(options.solver_name()), constraints.rows, options.margin, options.law, options.arrival, 0.0,
+        _WORK,
     ])  # fmt: skip
 
 

@@ -18,13 +18,14 @@ from tangens.contact.rigid.assembly.delassus import apply_impulses, release_held
 from tangens.contact.rigid.assembly.search import outruns, split_free
 from tangens.contact.rigid.assembly.targets import largest_asked, set_contact_targets
 from tangens.contact.rigid.memory.address_table import FREE, take
-from tangens.contact.rigid.memory.settings import ITERATIONS, SOLVER, TOLERANCE
+from tangens.contact.rigid.memory.settings import SOLVER, TOLERANCE
 from tangens.contact.rigid.memory.tape import record
 from tangens.contact.rigid.memory.views import Kinematics, Model, Workspace, new_workspace, open_kinematics, open_model
 from tangens.contact.rigid.problem.contact_problem import violations, yield_to_limits
 from tangens.contact.rigid.report import integrate, report_contacts
 from tangens.contact.rigid.solvers.methods import NOTHING
-from tangens.contact.rigid.solvers.solve import solve_easy, solve_hard
+from tangens.contact.rigid.solvers.solve import cost_of, solve_easy, solve_hard
+from tangens.contact.rigid.solvers.work import affordable, spend
 from tangens.dynamics.kinematic_tree import propagate_velocities
 from tangens.kernels import boolean, floats, inline, integer, ints, kernel, number, subroutine
 
@@ -86,7 +87,7 @@ def _solve_contacts(
     asked for, and that in vain, iterations, residual and method.
     """
     nc, ns, nv = w.contacts.shape[0], model.specs.shape[0], kin.v.shape[0]
-    tolerance, most = model.settings[TOLERANCE], int(model.settings[ITERATIONS])
+    tolerance, settings = model.settings[TOLERANCE], model.settings
     impulses, limits = np.zeros(3 * nc + 6 * ns), np.zeros(2 * ns, dtype=np.int64)
     before = np.empty((nv, 6))
     read_guess(model, w, guess, impulses, limits)
@@ -104,12 +105,14 @@ def _solve_contacts(
         held = release_held(w)
         G, blocks = w.G[: n * n].reshape(n, n), w.blocks[:nb]
         solver, g, impulse, sigma = int(model.settings[SOLVER]), w.g[:n], w.impulse[:n], w.sigma[:n]
+        most = affordable(settings, n)
         if hard:
             taken, error, how = solve_hard(G, g, blocks, impulse, sigma, most, tolerance, solver)
         else:
             taken, error, how = solve_easy(G, g, blocks, impulse, sigma, most, tolerance, solver)
         iterations, method = iterations + taken, max(method, how)
-        if not error <= tolerance and not hard and (patient or asked <= tolerance):
+        spend(settings, cost_of(taken, how), n)
+        if not error <= tolerance and not hard and (patient or asked <= tolerance) and affordable(settings, n) > 0:
             hard = True  # and worth solving once: with all that velocities like these could reach
             add_violated(model, kin, w, after, limits, np.inf if last else _WIDE * np.abs(g).max())
             continue

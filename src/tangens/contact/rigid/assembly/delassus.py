@@ -80,14 +80,19 @@ def set_delassus(model: Model, w: Workspace) -> None:
 
 
 @inline
-def is_held(w: Workspace, b: int) -> bool:
-    """Whether nothing but rounding moves a contact along its normal, or what a limit measures."""
-    block, n, largest = w.blocks[b], w.counts[1], 0.0
-    if block.kind in (EQUALITY, DRY):
-        return False
+def least_response(w: Workspace) -> float:
+    """What rows respond with that only rounding moves."""
+    n, largest = w.counts[1], 0.0
     for i in range(n):
         largest = max(largest, w.G[i * n + i])
-    return w.G[block.start * n + block.start] <= _HELD * largest
+    return _HELD * largest
+
+
+@inline
+def is_held(w: Workspace, b: int, least: float) -> bool:
+    """Whether nothing but rounding moves a contact along its normal, or what a limit measures."""
+    block = w.blocks[b]
+    return block.kind not in (EQUALITY, DRY) and w.G[block.start * (w.counts[1] + 1)] <= least
 
 
 @subroutine
@@ -96,11 +101,11 @@ def release_held(w: Workspace) -> float:
 
     It opens, as fast as anything moves here. Returns the largest velocity that it asked for.
     """
-    most, fastest = 0.0, 0.0
+    most, fastest, least = 0.0, 0.0, least_response(w)
     for i in range(w.counts[1]):
         fastest = max(fastest, abs(w.g[i]))
     for b in range(w.counts[0]):
-        if is_held(w, b):
+        if is_held(w, b, least):
             block = w.blocks[b]
             most, w.g[block.start] = max(most, -w.g[block.start]), fastest
             w.impulse[block.start : block.start + block.width] = 0.0

@@ -2,7 +2,8 @@
 
 A step looks ahead with the velocity it starts from and with the free velocity, which knows the forces that act in it.
 Contacts may send a geom elsewhere, so its reach is compared with v⁺ afterwards (`outruns`), and where it was too short,
-the scratch looks again. MuJoCo adds up the gaps of two geoms; its mid phase looks at the margins of bodies.
+the scratch looks again. MuJoCo adds up the gaps of two geoms; its mid phase looks at the margins of bodies. Where it
+puts the contacts of a mesh depends on how far it looks, so reaches are rounded up: they stay as velocities change.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tangens.kernels import booleans, fixed_floats, inline, ints, kernel, number
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_NEAR, _AHEAD = 5e-4, 1.5  # each geom looks so far [m], and so many steps ahead
+_NEAR, _AHEAD = 5e-4, 1.25  # each geom looks so far [m], and so many steps ahead, and then up to twice as far
 
 
 @kernel(ints(2), number, number)
@@ -64,7 +65,7 @@ def look_further(table: IntArray, h: float, v_next: Array, chosen: NDArray[np.bo
     add_reach(model, kin, take(table, FREE)[: kin.v.shape[0]], reach)
     for g in range(gap.shape[0]):
         if chosen[g]:
-            gap[g] = max(gap[g], _NEAR + _AHEAD * reach[g])
+            gap[g] = max(gap[g], _rounded_up(_NEAR + _AHEAD * reach[g]))
     _share_gaps(table, model)
 
 
@@ -105,8 +106,14 @@ def geom_speed(model: Model, kin: Kinematics, g: int, after: Array) -> float:
 def _set_margins(table: IntArray, model: Model, reach: Array) -> None:
     gap, most = take(table, GEOM_GAP), model.settings[MARGIN]
     for g in range(gap.shape[0]):
-        gap[g] = min(most, _NEAR + _AHEAD * reach[g])
+        gap[g] = min(most, _rounded_up(_NEAR + _AHEAD * reach[g]))
     _share_gaps(table, model)
+
+
+@inline
+def _rounded_up(x: float) -> float:
+    """To a power of two."""
+    return math.ldexp(1.0, math.frexp(x)[1]) if math.isfinite(x) else x
 
 
 @kernel(ints(2))

@@ -127,6 +127,14 @@ def nearest_closing(solved: Solved, name_of: Namer) -> Switch:
     return near
 
 
+def largest_asked_in_pose(blocks: Records, target: Array, contacts: Records) -> float:
+    """The largest velocity that overlaps and violated limits ask for, whoever takes part; of all rows there are."""
+    asks = np.isin(blocks["kind"], tuple(_NAMES))
+    bounces = blocks["source"] >= 0
+    bounces[bounces] = contacts["bounces"][blocks["source"][bounces]] != 0
+    return float((-target[blocks["start"][asks & ~bounces]]).max(initial=0.0))
+
+
 def ball_at_rest(m: mujoco.MjModel, q: Array, solved: Solved) -> Switch:
     """Of ball joints at their rest, which have no axis and so no limit, the nearest to one: moved, they have both."""
     near = NO_SWITCH

@@ -3,6 +3,7 @@
 ARRIVAL is the gap below which a body that bounces has arrived; negative, those are left out that are about to bounce;
 infinite, nothing bounces.
 HORIZON is the time within which gaps may close, of which a step may be a piece; negative, only those count that touch.
+WORK is what a step may still cost, in multiplications; compiled code takes from it what it has used.
 """
 
 (
@@ -16,4 +17,5 @@ HORIZON is the time within which gaps may close, of which a step may be a piece;
     LAW,
     ARRIVAL,
     HORIZON,
-) = range(10)
+    WORK,
+) = range(11)

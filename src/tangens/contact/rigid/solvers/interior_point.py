@@ -19,11 +19,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tangens.contact.rigid.linalg.elimination import factor, solve_factored
 from tangens.contact.rigid.problem.contact_problem import CONTACT, DRY, EQUALITY, LIMIT, residual, velocity
-from tangens.contact.rigid.solvers.newton import newton, solve_equations
+from tangens.contact.rigid.solvers.newton import newton
 from tangens.kernels import inline, subroutine
 
 Array = NDArray[np.float64]
+Pivots = NDArray[np.int32]
 Records = NDArray[np.void]
 
 # Tuned on random stacks, walls, heaps and mass ratios, others than those of tests/contact/rigid/test_hyperstatic.py.
@@ -43,7 +45,7 @@ def interior_point(
 ) -> tuple[int, float]:  # fmt: skip
     """Leave the best impulses found, from nothing; returns iterations and residual.
 
-    One iteration is one linearisation: two solves of the same equations here, one in Newton's method.
+    One iteration is one linearisation, factored once, here and in Newton's method.
     """
     n = g.shape[0]
     f = _units(G, blocks)
@@ -55,7 +57,7 @@ def interior_point(
     numbers = np.zeros((12, n))
     x, z, other, u, r, rc, rc_other = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
     dx, dz, d_other, best, trial = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
-    degree = _start(blocks, size, x, z, other)
+    degree, K, pivots = _start(blocks, size, x, z, other), np.empty((n, n)), np.empty(n, dtype=np.int32)
     best_error, tried, total, held_until = np.inf, _NEAR * np.abs(g).max() / _FINISH, 0, 0
     for iteration in range(iterations):
         for i in range(n):
@@ -84,16 +86,16 @@ def interior_point(
         _set_slack(blocks, tau, z, other, u, r)
         if iteration < held_until:
             u[:] = 0.0
-        K = _equations(H, blocks, f, x, z, other, u)
-        _aim(blocks, f, 0.0, x, z, other, dx, dz, d_other, False, rc, rc_other)
-        if not _direction(K.copy(), H, blocks, f, x, z, other, u, r, rc, rc_other, dx, dz, d_other):
+        _set_equations(H, blocks, f, x, z, other, u, K)
+        if not factor(K, pivots):
             break
+        _aim(blocks, f, 0.0, x, z, other, dx, dz, d_other, False, rc, rc_other)
+        _set_direction(K, pivots, H, blocks, f, x, z, other, u, r, rc, rc_other, dx, dz, d_other)
         length = min(1.0, 0.999 * _longest(blocks, f, x, z, other, dx, dz, d_other))
         ahead = _gap_ahead(blocks, f, x, z, other, dx, dz, d_other, length) / degree
         centre = max(min(max(ahead / tau, 0.0), 1.0) ** 3, _CENTRE)
         _aim(blocks, f, centre * tau, x, z, other, dx, dz, d_other, True, rc, rc_other)
-        if not _direction(K, H, blocks, f, x, z, other, u, r, rc, rc_other, dx, dz, d_other):
-            break
+        _set_direction(K, pivots, H, blocks, f, x, z, other, u, r, rc, rc_other, dx, dz, d_other)
         margin = 0.9 if length < 0.9 else 0.99
         length = min(1.0, margin * _longest(blocks, f, x, z, other, dx, dz, d_other))
         total += 1
@@ -187,10 +189,12 @@ def _set_slack(blocks: Records, tau: float, z: Array, other: Array, u: Array, r:
 
 
 @subroutine
-def _equations(H: Array, blocks: Records, f: Array, x: Array, z: Array, other: Array, u: Array) -> Array:
-    """The matrix of the linearised laws in dx."""
-    n = H.shape[0]
-    K, B = np.zeros((n, n)), np.empty((3, 3))
+def _set_equations(
+    H: Array, blocks: Records, f: Array, x: Array, z: Array, other: Array, u: Array, K: Array
+) -> None:  # fmt: skip
+    """K becomes the matrix of the linearised laws in dx."""
+    n, B = H.shape[0], np.empty((3, 3))
+    K[:] = 0.0
     for b in range(blocks.shape[0]):
         block, a = blocks[b], blocks[b].start
         if _is_cone(block):
@@ -216,7 +220,6 @@ def _equations(H: Array, blocks: Records, f: Array, x: Array, z: Array, other: A
             if block.kind == DRY:
                 bound = block.bound / f[a]
                 K[a, a] += other[a] / (bound + x[a]) + z[a] / (bound - x[a])
-    return K
 
 
 @inline
@@ -253,11 +256,11 @@ def _aim(
 
 
 @subroutine
-def _direction(
-    K: Array, H: Array, blocks: Records, f: Array, x: Array, z: Array, other: Array, u: Array, r: Array, rc: Array,
-    rc_other: Array, dx: Array, dz: Array, d_other: Array,
-) -> bool:  # fmt: skip
-    """Solve for a direction; K is overwritten. False if the equations are singular."""
+def _set_direction(
+    K: Array, pivots: Pivots, H: Array, blocks: Records, f: Array, x: Array, z: Array, other: Array, u: Array,
+    r: Array, rc: Array, rc_other: Array, dx: Array, dz: Array, d_other: Array,
+) -> None:  # fmt: skip
+    """Solve for a direction with the factors of K."""
     n = H.shape[0]
     B, right = np.empty((3, 3)), np.zeros(n)
     for b in range(blocks.shape[0]):
@@ -274,8 +277,7 @@ def _direction(
         else:
             for i in range(a, a + block.width):
                 right[i] = -r[i]
-    if not solve_equations(K, right):
-        return False
+    solve_factored(K, pivots, right)
     dx[:] = right
     velocity(H, r, dx, dz)
     for b in range(blocks.shape[0]):
@@ -288,7 +290,6 @@ def _direction(
             d_other[a] = (rc_other[a] - other[a] * dx[a]) / (bound + x[a])
         elif block.kind == EQUALITY:
             dz[a : a + block.width] = 0.0
-    return True
 
 
 @subroutine

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tangens.contact.rigid.linalg.elimination import solve_in_place
+from tangens.contact.rigid.linalg.elimination import factor, solve_factored, solve_in_place
 from tangens.contact.rigid.problem.contact_problem import BOX, CONTACT, DRY, EQUALITY, project, residual, velocity
 from tangens.kernels import subroutine
 
@@ -16,7 +15,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Records = NDArray[np.void]
 
-_WORTH_LAPACK = 48  # equations
+_WORTH_LAPACK = 24  # equations
 _PATIENCE = 4  # iterations in which the residual has to fall to a half: else the modes go round in circles
 _DAMPED_PATIENCE, _SHORTEST = 12, 0.125
 
@@ -43,11 +42,13 @@ def newton(
     numbers, places, slopes = np.empty((4, n)), np.empty((2, n), dtype=np.int64), np.empty((blocks.shape[0], 9))
     base, base_sigma, F, best = numbers[0], numbers[1], numbers[2], numbers[3]
     rows, owner = places[0], places[1]
+    room = np.empty(n * n)  # one for all iterations: the system takes long to hand out much memory
     best[:], best_error = impulse, error
     for iteration in range(iterations):
         m = _linearize_laws(blocks, impulse, sigma, base, F, rows, owner, slopes)
         velocity(G, g, base, base_sigma)
-        A = _equations(G, blocks, compliance, sigma, base_sigma, rows[:m], owner[:m], slopes, F)
+        A = room[: m * m].reshape(m, m)
+        _set_equations(G, blocks, compliance, sigma, base_sigma, rows[:m], owner[:m], slopes, F, A)
         if not solve_equations(A, F[:m]):
             break
         for r in range(m):
@@ -128,13 +129,12 @@ def _slopes(kind: int, bound: float, y: Array, P: Array) -> bool:
 
 
 @subroutine
-def _equations(
+def _set_equations(
     G: Array, blocks: Records, compliance: float, sigma: Array, base_sigma: Array, rows: IntArray, owner: IntArray,
-    slopes: Array, F: Array,
-) -> Array:  # fmt: skip
-    """The matrix (1 − P) + P·G/s of the open rows, each times s; F becomes the right side."""
-    m = rows.shape[0]
-    A, r = np.empty((m, m)), 0
+    slopes: Array, F: Array, A: Array,
+) -> None:  # fmt: skip
+    """A becomes the matrix (1 − P) + P·G/s of the open rows, each times s; F the right side."""
+    m, r = rows.shape[0], 0
     while r < m:
         block = blocks[owner[r]]
         a, s, width = block.start, block.scale, block.width
@@ -159,16 +159,15 @@ def _equations(
                     A[r + i, c] = G[a + i, rows[c]]
                 A[r + i, r + i] += compliance * s
         r += width
-    return A
 
 
 @subroutine
-def solve_equations(A: Array, b: Array) -> Any:
-    """Solve in place; False if the equations are singular."""
+def solve_equations(A: Array, b: Array) -> bool:
+    """Solve in place, A is overwritten; False if the equations are singular."""
     if A.shape[0] < _WORTH_LAPACK:
-        return solve_in_place(A, b)
-    try:
-        b[:] = np.linalg.solve(A, b)
-    except Exception:  # compiled code knows no other; here it means that A is singular
+        return bool(solve_in_place(A, b))
+    pivots = np.empty(A.shape[0], dtype=np.int32)
+    if not factor(A, pivots):
         return False
+    solve_factored(A, pivots, b)
     return True

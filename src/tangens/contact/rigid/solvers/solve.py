@@ -1,7 +1,7 @@
 """Solvers of the contact problem, by name: semi-smooth Newton with continuation, ADMM, and pivoting for boxes.
 
 All start from the impulses they are given and leave their result there. The work of each is bounded, whatever the
-problem: by iterations, and by multiplications, so that no step of a heap of contacts hangs.
+problem: by iterations, and by multiplications where an iteration has none to speak of, see `work`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tangens.contact.rigid.solvers.admm import admm
 from tangens.contact.rigid.solvers.continuation import follow_compliance
 from tangens.contact.rigid.solvers.gauss_seidel import gauss_seidel
 from tangens.contact.rigid.solvers.interior_point import interior_point
-from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON
+from tangens.contact.rigid.solvers.methods import ADMM, FALLBACK, NEWTON, PIVOTING
 from tangens.contact.rigid.solvers.newton import newton
 from tangens.contact.rigid.solvers.pivoting import solve_boxes
 from tangens.contact.rigid.solvers.proximal import proximal
@@ -40,7 +40,7 @@ _CONTINUATION = 200  # iterations along the path of compliance, for boxes and wh
 _SWEEPS = (30, 100, 300)  # of Gauss-Seidel, where the path ends before the solution
 _LARGEST = 1e7  # velocity that an impulse makes by itself, relative to those there are: mass ratios of 1e4 reach 1e6
 _STILL = 10.0  # velocities within so many times the solver's error are none
-_WORK = 2e10  # iterations times rows cubed, in one attempt: a few seconds at most
+_PIVOTS = 16  # what pivots, sweeps and compliance cost for boxes, in iterations
 
 
 @inline
@@ -74,17 +74,22 @@ def solve_easy(
 ) -> tuple[int, float, int]:  # fmt: skip
     """The same by what is quick and mostly enough: a few iterations from the guess, or pivots."""
     set_scales(G, blocks)
-    most = _affordable(iterations, g.shape[0])
     if solver == _PIVOTING:
         total, error, method = solve_boxes(G, g, blocks, impulse, sigma, iterations, tolerance)
     elif solver == _ADMM:
-        total, error = _alternate(G, g, blocks, impulse, sigma, most, tolerance)
+        total, error = _alternate(G, g, blocks, impulse, sigma, iterations, tolerance)
         method = ADMM
     else:
-        total, error = _newton_from_guess_or_sweeps(G, g, blocks, impulse, sigma, most, tolerance)
+        total, error = _newton_from_guess_or_sweeps(G, g, blocks, impulse, sigma, iterations, tolerance)
         method = NEWTON
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
     return total, error, method
+
+
+@inline
+def cost_of(iterations: int, method: int) -> int:
+    """How many times the equations were factored; pivots and sweeps are many, and bounded by themselves."""
+    return min(iterations, _PIVOTS) if method in (PIVOTING, FALLBACK) else iterations
 
 
 @subroutine
@@ -111,12 +116,11 @@ def solve_hard(
     set_scales(G, blocks)
     velocity(G, g, impulse, sigma)
     error, total = residual(blocks, impulse, sigma), 0
-    most = _affordable(iterations, g.shape[0])
     if solver != _PIVOTING:
         trial, trial_sigma = impulse.copy(), sigma.copy()
-        total, found = interior_point(G, g, blocks, trial, trial_sigma, min(most, _INTERIOR), tolerance)
+        total, found = interior_point(G, g, blocks, trial, trial_sigma, min(iterations, _INTERIOR), tolerance)
         if not found <= tolerance and not _beyond_digits(g, blocks, trial):
-            more, found = proximal(G, g, blocks, trial, trial_sigma, min(most - total, _PROXIMAL), tolerance)
+            more, found = proximal(G, g, blocks, trial, trial_sigma, min(iterations - total, _PROXIMAL), tolerance)
             total += more
         if _beyond_digits(g, blocks, trial):
             found = math.inf
@@ -125,7 +129,7 @@ def solve_hard(
             impulse[:], sigma[:] = trial, trial_sigma
     if not error <= tolerance:
         more, error = _continue(
-            G, g, blocks, impulse, sigma, max(most - total, 1), tolerance, error, solver == _PIVOTING
+            G, g, blocks, impulse, sigma, max(iterations - total, 1), tolerance, error, solver == _PIVOTING
         )
         total += more
     classify(G, blocks, impulse, sigma, _STILL * max(error, tolerance))
@@ -140,12 +144,6 @@ def _beyond_digits(g: Array, blocks: Records, impulse: Array) -> bool:
         for i in range(blocks[b].start, blocks[b].start + blocks[b].width):
             fastest, largest = max(fastest, abs(g[i])), max(largest, blocks[b].scale * abs(impulse[i]))
     return not largest <= _LARGEST * fastest
-
-
-@inline
-def _affordable(iterations: int, n: int) -> int:
-    """Iterations on n rows that take a few seconds at most."""
-    return max(min(iterations, 10 + int(_WORK / (1.0 + n**3))), 1)
 
 
 @subroutine
