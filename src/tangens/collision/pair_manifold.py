@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tangens.collision.edge_contacts import AtWitnesses, Pairs, between_edges, edge_pairs
+from tangens.collision.edges_on_surfaces import on_surface
 from tangens.collision.separating_axes import on_best_axes
 from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate, placed_pair
-from tangens.geometry.smooth_operators import greater, is_exact, top_k
+from tangens.geometry.smooth_operators import greater, is_exact, length, top_k
 from tangens.geometry.solids import Solid
 
 __all__ = ["Manifold", "Pose", "Side", "Smoothing", "evaluate", "pair_manifold"]
@@ -73,7 +74,13 @@ def pair_manifold(
     if not both_sides:
         probes[1] = jax.tree.map(lambda rows: rows[:0], probes[1])
     if not with_edges:
-        return _joined([_vertices(side, _seen(probes[i], sides[1 - i], s), s, i) for i, side in enumerate(sides)])
+        return _joined([_vertices(sides, _seen(probes[i], sides[1 - i], s), s, i) for i in (0, 1)])
+    if not all(side.solid.is_hull for side in sides):
+        probes = [_seen(probe, sides[1 - i], s) for i, probe in enumerate(probes)]
+        vertices = [_vertices(sides, probes[i], s, i) for i in (0, 1)]
+        return _joined(
+            vertices + [on_surface(sides[i], sides[1 - i], ends[i][..., :3], s, i, projections) for i in (0, 1)]
+        )
     pairs = edge_pairs(sides, ends, s, projections)
     if by_depth:
         probes = [_seen(probe, sides[1 - i], s) for i, probe in enumerate(probes)]
@@ -81,9 +88,8 @@ def pair_manifold(
     else:
         probes, there = _all_together(sides, probes, pairs, s)
     between = between_edges(sides, pairs, there, s, soft_selection)
-    vertices = _joined([_vertices(side, probes[i], s, i) for i, side in enumerate(sides)])
-    if all(side.solid.is_hull for side in sides):
-        between = on_best_axes(sides, between, vertices.normal, s.distance)
+    vertices = _joined([_vertices(sides, probes[i], s, i) for i in (0, 1)])
+    between = on_best_axes(sides, between, vertices.normal, s.distance)
     return _joined([vertices, between])
 
 
@@ -130,28 +136,30 @@ def _at_witnesses(sides: list[Side], pairs: Pairs, s: Smoothing, soft: bool) -> 
     return AtWitnesses(own[0], own[1], own[2], own[3], across[0], across[1])
 
 
-def _vertices(side: Side, probes: Probes, s: Smoothing, which: int) -> Manifold:
+def _vertices(sides: list[Side], probes: Probes, s: Smoothing, which: int) -> Manifold:
     """Vertices of one solid as contacts with the other, given how far that is (Sec. IV-C)."""
     assert probes.distance is not None
     assert probes.normal is not None
-    radius, normal = side.solid.radius, probes.normal
-    distance = probes.distance - radius
-    point = probes.at - normal * (radius + distance / 2)[:, None]
+    side, other, normal = sides[which].solid, sides[1 - which].solid, probes.normal
+    distance = probes.distance - side.radius
+    point = probes.at - normal * (side.radius + distance / 2)[:, None]
     towards = -normal if which == 0 else normal
     activity = greater(s.margin + s.ahead - distance, 0.0, s.distance)
-    if side.solid.edges:  # a vertex near an edge of the other solid: which of its faces does it meet?
+    if side.edges and other.edges and other.normals is None:  # near an edge of it: which of its faces does it meet?
         activity *= greater(s.angle / 2 - jnp.sum(probes.own * normal, -1), 0.0, s.angle)
     return Manifold(point, distance, towards, activity if probes.counts is None else activity * probes.counts)
 
 
 def _edges(probes: Probes, side: Side, kept: int | None, tau: Any) -> Array:
-    """Ends of the edges that are looked at and normals there, (k, 2, 6): the deepest, by the mean depth of ends.
+    """Ends of the edges that are looked at and normals there, (k, 2, 6): those that may be deepest.
 
+    Between ends at distances d₁ and d₂, an edge of length ℓ is nowhere nearer than (d₁ + d₂ − ℓ) / 2.
     They are chosen in the solid's frame and moved then: the transpose of a choice is a scatter, one row at a time, and
     there is none as long as nobody asks for derivatives by vertices.
     """
     at, own = np.array(side.solid.edges, int).reshape(-1, 2), side.normals
-    depth = None if probes.distance is None else -jnp.mean(probes.distance[at], 1)
+    long = length(side.solid.vertices[at[:, 1]] - side.solid.vertices[at[:, 0]], 1e-12)
+    depth = None if probes.distance is None else long / 2 - jnp.mean(probes.distance[at], 1)
     if depth is None or kept is None or kept >= len(at) or is_exact(tau):
         chosen = _selected(depth, jnp.asarray(at), kept, tau)
         ends, normals = side.solid.vertices[chosen], own[chosen]
