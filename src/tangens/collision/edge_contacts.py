@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tangens.collision.edge_edge import edge_edge
-from tangens.collision.sides import Manifold, Side, Smoothing, evaluate
+from tangens.collision.sides import Manifold, Side, Smoothing, projected
 from tangens.dynamics.spatial import vector_product
 from tangens.geometry.smooth_operators import greater, is_exact, length, minimum, sign, unit
 
@@ -40,9 +40,6 @@ class Pairs(NamedTuple):
     point1: Array
     """(k₁ k₂, 3)."""
     point2: Array
-    normal1: Array
-    """Of the solids' own surfaces, between the normals at the ends of the edges, (k₁ k₂, 3)."""
-    normal2: Array
     crossing: Array
     """(k₁, k₂)."""
 
@@ -61,29 +58,15 @@ class AtWitnesses(NamedTuple):
 
 
 def edge_pairs(sides: list[Side], ends: list[Array], s: Smoothing, projections: int) -> Pairs:
-    """All pairs of edges, given by ends and normals (k, 2, 6), with witness points (Sec. IV-D2) on their surfaces."""
-    shape = (len(ends[0]), len(ends[1]), 2, 6)
+    """All pairs of edges, given by their ends (k, 2, 3), with witness points (Sec. IV-D2) on their surfaces."""
+    shape = (len(ends[0]), len(ends[1]), 2, 3)
     first, second = jnp.broadcast_to(ends[0][:, None], shape), jnp.broadcast_to(ends[1][None], shape)
-    found = edge_edge(first[..., :3], second[..., :3], s.regularization, s.along)
-    e1, e2 = (x.reshape(-1, 3) for x in (found.point1, found.point2))
-    if projections:
-        e1, e2 = _projected(sides[0], e1, s, projections), _projected(sides[1], e2, s, projections)
-    normals = [
-        edge[..., 0, 3:] + found.along[..., i, None] * (edge[..., 1, 3:] - edge[..., 0, 3:])
-        for i, edge in enumerate((first, second))
-    ]
-    n1, n2 = (unit(normal.reshape(-1, 3), 1e-3) for normal in normals)
-    return Pairs(first[..., :3], second[..., :3], e1, e2, n1, n2, found.crossing)
-
-
-def _projected(side: Side, x: Array, s: Smoothing, times: int) -> Array:
-    """Points moved onto the solid's own surface by sphere tracing (Supp. II-C)."""
-
-    def step(x: Array, _: None) -> tuple[Array, None]:
-        distance, normal = evaluate(side, x, s.distance)
-        return x - distance[:, None] * normal, None
-
-    return jax.lax.scan(step, x, None, length=times)[0]
+    found = edge_edge(first, second, s.regularization, s.along)
+    e1, e2 = (
+        projected(side, point.reshape(-1, 3), s, projections)
+        for side, point in zip(sides, (found.point1, found.point2), strict=True)
+    )
+    return Pairs(first, second, e1, e2, found.crossing)
 
 
 def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smoothing, soft: bool) -> Manifold:

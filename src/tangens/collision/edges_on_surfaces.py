@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tangens.collision.sides import Manifold, Side, Smoothing, evaluate
+from tangens.collision.sides import Manifold, Side, Smoothing, evaluate, projected
 from tangens.geometry.smooth_operators import greater, length
 
 Array = jax.Array
@@ -54,12 +54,8 @@ def _parabolas(side: Side, ends: Array, s: Smoothing, projections: int) -> _Para
     start, along = ends[:, 0], ends[:, 1] - ends[:, 0]
     middle = start + along / 2
 
-    def project(x: Array, _: None) -> tuple[Array, None]:
-        distance, normal = evaluate(side, x, s.distance)
-        return x - distance[:, None] * normal, None
-
-    moved = jax.lax.scan(project, middle, None, length=projections)[0] if projections else middle
-    return _Parabolas(start, along, 4 * (moved - middle))
+    bulge = 4 * (projected(side, middle, s, projections) - middle)
+    return _Parabolas(start, along, bulge)
 
 
 def _points(of: _Parabolas, alpha: Array) -> Array:

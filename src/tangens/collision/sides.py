@@ -111,3 +111,13 @@ def evaluate(side: Side, x: Array, tau: Any) -> tuple[Array, Array]:
     """Signed distance and outward normal of points of the world, (n, 3)."""
     distance, normal = evaluate_many(side.solid.field, (x - side.pose.position) @ side.pose.rotation, tau)
     return distance, normal @ side.pose.rotation.T
+
+
+def projected(side: Side, x: Array, s: Smoothing, times: int) -> Array:
+    """Points (n, 3) moved onto the solid's own surface by sphere tracing (Supp. II-C)."""
+
+    def step(x: Array, _: None) -> tuple[Array, None]:
+        distance, normal = evaluate(side, x, s.distance)
+        return x - distance[:, None] * normal, None
+
+    return jax.lax.scan(step, x, None, length=times)[0] if times else x
