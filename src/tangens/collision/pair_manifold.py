@@ -74,7 +74,7 @@ def pair_manifold(
     probes = [_kept(probe, vertices_kept, tau) for probe in probes]
     if not both_sides:
         probes[1] = jax.tree.map(lambda rows: rows[:0], probes[1])
-    if with_edges and all(side.solid.is_hull for side in sides):
+    if with_edges and all(side.solid.is_polyhedron for side in sides):
         return _of_polyhedra(sides, probes, ends, s, soft_selection, projections)
     found = [_vertices(sides, _seen(probe, sides[1 - i], s), s, i) for i, probe in enumerate(probes)]
     if with_edges:
