@@ -41,7 +41,7 @@ class Smoothing(NamedTuple):
 
 
 class Manifold(NamedTuple):
-    """Contacts of two solids: first vertices of solid 1, then of solid 2, then pairs of edges."""
+    """Contacts of two solids: first vertices of solid 1, then of solid 2, then edges, or pairs of them."""
 
     point: Array
     """Half way between the surfaces [m], (n, 3)."""
