@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from tangens.collision.edge_edge import edge_edge
-from tangens.collision.sides import Manifold, Side, Smoothing, evaluate
+from tangens.collision.sides import Manifold, Side, Smoothing, projected
 from tangens.dynamics.spatial import vector_product
-from tangens.geometry.smooth_operators import greater, is_exact, length, minimum, sign, sum_of, unit
+from tangens.geometry.smooth_operators import greater, is_exact, length, minimum, sign, unit
 
 Array = jax.Array
 
@@ -40,9 +40,6 @@ class Pairs(NamedTuple):
     point1: Array
     """(k₁ k₂, 3)."""
     point2: Array
-    normal1: Array
-    """Of the solids' own surfaces, between the normals at the ends of the edges, (k₁ k₂, 3)."""
-    normal2: Array
     crossing: Array
     """(k₁, k₂)."""
 
@@ -61,29 +58,15 @@ class AtWitnesses(NamedTuple):
 
 
 def edge_pairs(sides: list[Side], ends: list[Array], s: Smoothing, projections: int) -> Pairs:
-    """All pairs of edges, given by ends and normals (k, 2, 6), with witness points (Sec. IV-D2) on their surfaces."""
-    shape = (len(ends[0]), len(ends[1]), 2, 6)
+    """All pairs of edges, given by their ends (k, 2, 3), with witness points (Sec. IV-D2) on their surfaces."""
+    shape = (len(ends[0]), len(ends[1]), 2, 3)
     first, second = jnp.broadcast_to(ends[0][:, None], shape), jnp.broadcast_to(ends[1][None], shape)
-    found = edge_edge(first[..., :3], second[..., :3], s.regularization, s.along)
-    e1, e2 = (x.reshape(-1, 3) for x in (found.point1, found.point2))
-    if projections:
-        e1, e2 = _projected(sides[0], e1, s, projections), _projected(sides[1], e2, s, projections)
-    normals = [
-        edge[..., 0, 3:] + found.along[..., i, None] * (edge[..., 1, 3:] - edge[..., 0, 3:])
-        for i, edge in enumerate((first, second))
-    ]
-    n1, n2 = (unit(normal.reshape(-1, 3), 1e-3) for normal in normals)
-    return Pairs(first[..., :3], second[..., :3], e1, e2, n1, n2, found.crossing)
-
-
-def _projected(side: Side, x: Array, s: Smoothing, times: int) -> Array:
-    """Points moved onto the solid's own surface by sphere tracing (Supp. II-C)."""
-
-    def step(x: Array, _: None) -> tuple[Array, None]:
-        distance, normal = evaluate(side, x, s.distance)
-        return x - distance[:, None] * normal, None
-
-    return jax.lax.scan(step, x, None, length=times)[0]
+    found = edge_edge(first, second, s.regularization, s.along)
+    e1, e2 = (
+        projected(side, point.reshape(-1, 3), s, projections)
+        for side, point in zip(sides, (found.point1, found.point2), strict=True)
+    )
+    return Pairs(first, second, e1, e2, found.crossing)
 
 
 def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smoothing, soft: bool) -> Manifold:
@@ -93,29 +76,27 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
     apart, shape = pairs.point1 - pairs.point2, pairs.crossing.shape
     # Thick edges are seen from their axis, where signed distances have no direction.
     thick = jnp.where((r1 > 0) | (r2 > 0), 1.0, 0.0)
-    smooth = any(side.solid.normals is not None for side in sides)
-    if smooth:
-        distance, normal = _on_smooth_surfaces(sides, there)
-    else:  # out of solid 2 and into solid 1
-        out = n2 - n1 + (thick + _ASIDE)[..., None] * unit(apart, s.distance)
-        normal = _perpendicular(pairs.edge1.reshape(-1, 2, 3), pairs.edge2.reshape(-1, 2, 3), out, s.angle)
-        distance = jnp.sum(apart * normal, -1) - r1 - r2
+    # Out of solid 2 and into solid 1.
+    out = n2 - n1 + (thick + _ASIDE)[..., None] * unit(apart, s.distance)
+    normal = _perpendicular(pairs.edge1.reshape(-1, 2, 3), pairs.edge2.reshape(-1, 2, 3), out, s.angle)
+    distance = jnp.sum(apart * normal, -1) - r1 - r2
     between = length(apart, s.distance)
     nearest = between.reshape(shape)
     # Parallel edges, beside or behind each other, are far apart however small their distance along the normal.
-    far, aligned = (distance, distance) if smooth else (between - r1 - r2, distance - _NEAREST * (between - r1 - r2))
+    far = between - r1 - r2
     inside = (is_nearest(nearest, s.distance, 0) * is_nearest(nearest, s.distance, 1)).reshape(-1)
-    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(aligned, 0.0, s.distance)
+    before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(
+        distance - _NEAREST * far, 0.0, s.distance
+    )
     for depth, radius in ((there.depth1, r1), (there.depth2, r2)):  # Eq. 12, of both witness points
         inside *= greater(s.margin - depth + radius, 0.0, s.distance)
         # Before they touch: the nearest point of the other solid is that on its edge. Planes of polyhedra are nearer.
         before *= greater(depth - radius - _NEAREST * far, 0.0, s.distance)
     activity = inside + before - inside * before
-    if not smooth:
-        activity *= pairs.crossing.reshape(-1)
-        # Out of solid 2 and into solid 1: near a corner, edges may face each other and pass behind each other.
-        for own, out in ((n1, -normal), (n2, normal)):
-            activity *= greater(thick + jnp.sum(own * out, -1), 0.0, s.angle)
+    activity *= pairs.crossing.reshape(-1)
+    # Out of solid 2 and into solid 1: near a corner, edges may face each other and pass behind each other.
+    for own, out in ((n1, -normal), (n2, normal)):
+        activity *= greater(thick + jnp.sum(own * out, -1), 0.0, s.angle)
     facing = thick - jnp.sum(n1 * n2, -1)  # Eq. 15; edges whose normals are at a right angle do face each other
     activity *= greater(facing + s.angle / 2, 0.0, s.angle)
     if soft:  # Supp. II-B: mixed edges may leave their solid
@@ -123,21 +104,6 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
             activity *= greater(2 * s.distance - own, 0.0, s.distance)
     point = (pairs.point1 + pairs.point2 + normal * (r2 - r1)) / 2
     return Manifold(point, distance, -normal, activity)
-
-
-def _on_smooth_surfaces(sides: list[Side], there: AtWitnesses) -> tuple[Array, Array]:
-    """Distances and normals of edges that stand for a curved surface, out of solid 2: those of its field.
-
-    Edges of its mesh are where the triangulation put them: two of them may be deep in each other's solid, seen along
-    their perpendicular, where the surfaces hardly touch.
-    """
-    distances, normals = list[Array](), list[Array]()
-    for i, outwards in ((0, -there.normal1), (1, there.normal2)):
-        if sides[i].solid.normals is not None:
-            across = there.depth2 if i == 0 else there.depth1
-            distances.append(across - sides[1 - i].solid.radius)
-            normals.append(outwards)
-    return sum_of(distances) / len(distances), unit(sum_of(normals), 1e-3)
 
 
 def is_nearest(distance: Array, tau: Any, axis: int) -> Array:

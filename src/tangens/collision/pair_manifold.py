@@ -1,8 +1,9 @@
 """Contact manifolds of two solids, smooth and of fixed size (paper 4, Sec. IV).
 
-Vertices of each solid are contacts with the other's signed distance; pairs of edges are contacts where they cross. An
-*activity* between 0 and 1 says which of them count. It is the product of indicators: a pair of edges has to cross, to
-be inside the other solid, to be each other's nearest, and to face each other (Eqs. 12 to 16).
+Vertices of each solid are contacts with the other's signed distance; pairs of edges of polyhedra are contacts where
+they cross, edges on curved surfaces where they are deepest. An *activity* between 0 and 1 says which of them count. For
+a pair of edges it is the product of indicators: they have to cross, to be inside the other solid, to be each other's
+nearest, and to face each other (Eqs. 12 to 16).
 
 Derivatives of every order flow through poses, vertices, radii and the numbers of fields. Frozen: which edges and
 vertices a selection with smoothing 0 picks.
@@ -17,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tangens.collision.edge_contacts import AtWitnesses, Pairs, between_edges, edge_pairs
+from tangens.collision.edges_on_surfaces import on_surface
 from tangens.collision.separating_axes import on_best_axes
 from tangens.collision.sides import Manifold, Pose, Side, Smoothing, evaluate, placed_pair
-from tangens.geometry.smooth_operators import greater, is_exact, top_k
+from tangens.geometry.smooth_operators import greater, is_exact, length, top_k
 from tangens.geometry.solids import Solid
 
 __all__ = ["Manifold", "Pose", "Side", "Smoothing", "evaluate", "pair_manifold"]
@@ -58,7 +60,7 @@ def pair_manifold(
     """The contacts of two solids.
 
     Of each solid, the `vertices_kept` and `edges_kept` deepest are looked at; all of them where it has fewer. Without
-    `both_sides`, only vertices of solid 1 are, and without `edges`, no pairs of edges. `projections` is how often
+    `both_sides`, only vertices of solid 1 are, and without `edges`, no edges. `projections` is how often
     witness points are moved towards their own surface (Supp. II-C).
     """
     s, tau = smoothing, smoothing.distance if soft_selection else 0
@@ -72,19 +74,23 @@ def pair_manifold(
     probes = [_kept(probe, vertices_kept, tau) for probe in probes]
     if not both_sides:
         probes[1] = jax.tree.map(lambda rows: rows[:0], probes[1])
-    if not with_edges:
-        return _joined([_vertices(side, _seen(probes[i], sides[1 - i], s), s, i) for i, side in enumerate(sides)])
+    if with_edges and all(side.solid.is_polyhedron for side in sides):
+        return _of_polyhedra(sides, probes, ends, s, soft_selection, projections)
+    found = [_vertices(sides, _seen(probe, sides[1 - i], s), s, i) for i, probe in enumerate(probes)]
+    if with_edges:
+        found += [on_surface(sides[i], sides[1 - i], ends[i], s, i, projections) for i in (0, 1)]
+    return _joined(found)
+
+
+def _of_polyhedra(
+    sides: list[Side], probes: list[Probes], ends: list[Array], s: Smoothing, soft: bool, projections: int
+) -> Manifold:
+    """With pairs of edges."""
     pairs = edge_pairs(sides, ends, s, projections)
-    if by_depth:
-        probes = [_seen(probe, sides[1 - i], s) for i, probe in enumerate(probes)]
-        there = _at_witnesses(sides, pairs, s, soft_selection)
-    else:
-        probes, there = _all_together(sides, probes, pairs, s)
-    between = between_edges(sides, pairs, there, s, soft_selection)
-    vertices = _joined([_vertices(side, probes[i], s, i) for i, side in enumerate(sides)])
-    if all(side.solid.is_hull for side in sides):
-        between = on_best_axes(sides, between, vertices.normal, s.distance)
-    return _joined([vertices, between])
+    probes, there = _all_together(sides, probes, pairs, s)
+    between = between_edges(sides, pairs, there, s, soft)
+    vertices = _joined([_vertices(sides, probe, s, i) for i, probe in enumerate(probes)])
+    return _joined([vertices, on_best_axes(sides, between, vertices.normal, s.distance)])
 
 
 def _is_less(kept: int | None, sides: list[Side], what: str) -> bool:
@@ -108,57 +114,49 @@ def _all_together(
     sides: list[Side], probes: list[Probes], pairs: Pairs, s: Smoothing
 ) -> tuple[list[Probes], AtWitnesses]:
     """Each field evaluated once, for vertices and witness points together: as little as possible is compiled."""
-    found = []
-    for i in (0, 1):
-        count = len(probes[1 - i].at)
-        points = jnp.concatenate([probes[1 - i].at, pairs.point1, pairs.point2])
-        columns = evaluate(sides[i], points, s.distance)
-        found.append([jnp.split(column, [count, count + len(pairs.point1)]) for column in columns])
-    (d1, n1), (d2, n2) = found
-    seen = [probes[0]._replace(distance=d2[0], normal=n2[0]), probes[1]._replace(distance=d1[0], normal=n1[0])]
-    return seen, AtWitnesses(d1[1], n1[1], d2[2], n2[2], d2[1], d1[2])
+    found, seen = [], list[Probes]()
+    for i, side in enumerate(sides):
+        probe = probes[1 - i]
+        count = 0 if probe.distance is not None else len(probe.at)
+        points = jnp.concatenate([probe.at[:count], pairs.point1, pairs.point2])
+        (d, d1, d2), (n, n1, n2) = (
+            jnp.split(column, [count, count + len(pairs.point1)]) for column in evaluate(side, points, s.distance)
+        )
+        seen.append(probe if probe.distance is not None else probe._replace(distance=d, normal=n))
+        found.append((d1, n1, d2, n2))
+    (own1, normal1, depth2, _), (depth1, _, own2, normal2) = found
+    return seen[::-1], AtWitnesses(own1, normal1, own2, normal2, depth1, depth2)
 
 
-def _at_witnesses(sides: list[Side], pairs: Pairs, s: Smoothing, soft: bool) -> AtWitnesses:
-    """What fields are like at witness points, if vertices are many: normals from the ends of edges, where known."""
-    points, normals, own = (pairs.point1, pairs.point2), (pairs.normal1, pairs.normal2), list[Array]()
-    for side, point, normal in zip(sides, points, normals, strict=True):
-        known = side.solid.normals is not None and not soft
-        distance, exact = (jnp.zeros_like(point[:, 0]), normal) if known else evaluate(side, point, s.distance)
-        own += [distance, exact]
-    across = [evaluate(sides[1 - i], points[i], s.distance)[0] for i in (0, 1)]
-    return AtWitnesses(own[0], own[1], own[2], own[3], across[0], across[1])
-
-
-def _vertices(side: Side, probes: Probes, s: Smoothing, which: int) -> Manifold:
+def _vertices(sides: list[Side], probes: Probes, s: Smoothing, which: int) -> Manifold:
     """Vertices of one solid as contacts with the other, given how far that is (Sec. IV-C)."""
     assert probes.distance is not None
     assert probes.normal is not None
-    radius, normal = side.solid.radius, probes.normal
-    distance = probes.distance - radius
-    point = probes.at - normal * (radius + distance / 2)[:, None]
+    side, other, normal = sides[which].solid, sides[1 - which].solid, probes.normal
+    distance = probes.distance - side.radius
+    point = probes.at - normal * (side.radius + distance / 2)[:, None]
     towards = -normal if which == 0 else normal
     activity = greater(s.margin + s.ahead - distance, 0.0, s.distance)
-    if side.solid.edges:  # a vertex near an edge of the other solid: which of its faces does it meet?
+    if side.edges and other.edges and other.normals is None:  # near an edge of it: which of its faces does it meet?
         activity *= greater(s.angle / 2 - jnp.sum(probes.own * normal, -1), 0.0, s.angle)
     return Manifold(point, distance, towards, activity if probes.counts is None else activity * probes.counts)
 
 
 def _edges(probes: Probes, side: Side, kept: int | None, tau: Any) -> Array:
-    """Ends of the edges that are looked at and normals there, (k, 2, 6): the deepest, by the mean depth of ends.
+    """Ends of the edges that are looked at, (k, 2, 3): those that may be deepest.
 
+    Between ends at distances d₁ and d₂, an edge of length ℓ is nowhere nearer than (d₁ + d₂ − ℓ) / 2.
     They are chosen in the solid's frame and moved then: the transpose of a choice is a scatter, one row at a time, and
     there is none as long as nobody asks for derivatives by vertices.
     """
-    at, own = np.array(side.solid.edges, int).reshape(-1, 2), side.normals
-    depth = None if probes.distance is None else -jnp.mean(probes.distance[at], 1)
+    at = np.array(side.solid.edges, int).reshape(-1, 2)
+    long = length(side.solid.vertices[at[:, 1]] - side.solid.vertices[at[:, 0]], 1e-12)
+    depth = None if probes.distance is None else long / 2 - jnp.mean(probes.distance[at], 1)
     if depth is None or kept is None or kept >= len(at) or is_exact(tau):
-        chosen = _selected(depth, jnp.asarray(at), kept, tau)
-        ends, normals = side.solid.vertices[chosen], own[chosen]
+        ends = side.solid.vertices[_selected(depth, jnp.asarray(at), kept, tau)]
     else:
-        ends, normals = (_selected(depth, rows[at], kept, tau) for rows in (side.solid.vertices, own))
-    turn = side.pose.rotation.T
-    return jnp.concatenate([ends @ turn + side.pose.position, normals @ turn], -1)
+        ends = _selected(depth, side.solid.vertices[at], kept, tau)
+    return ends @ side.pose.rotation.T + side.pose.position
 
 
 def _kept(probes: Probes, kept: int | None, tau: Any) -> Probes:

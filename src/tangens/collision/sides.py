@@ -41,7 +41,7 @@ class Smoothing(NamedTuple):
 
 
 class Manifold(NamedTuple):
-    """Contacts of two solids: first vertices of solid 1, then of solid 2, then pairs of edges."""
+    """Contacts of two solids: first vertices of solid 1, then of solid 2, then edges, or pairs of them."""
 
     point: Array
     """Half way between the surfaces [m], (n, 3)."""
@@ -111,3 +111,13 @@ def evaluate(side: Side, x: Array, tau: Any) -> tuple[Array, Array]:
     """Signed distance and outward normal of points of the world, (n, 3)."""
     distance, normal = evaluate_many(side.solid.field, (x - side.pose.position) @ side.pose.rotation, tau)
     return distance, normal @ side.pose.rotation.T
+
+
+def projected(side: Side, x: Array, s: Smoothing, times: int) -> Array:
+    """Points (n, 3) moved onto the solid's own surface by sphere tracing (Supp. II-C)."""
+
+    def step(x: Array, _: None) -> tuple[Array, None]:
+        distance, normal = evaluate(side, x, s.distance)
+        return x - distance[:, None] * normal, None
+
+    return jax.lax.scan(step, x, None, length=times)[0] if times else x

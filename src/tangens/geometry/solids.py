@@ -52,10 +52,10 @@ class Solid:
     """Points of a round solid that slide along it towards the other one, see `support_points`."""
 
     @property
-    def is_hull(self) -> bool:
-        """Whether it is the convex hull of its vertices, with its radius around."""
-        polyhedron = isinstance(self.field, ConvexPolyhedra) and self.field.normals.shape[-3] == 1
-        return polyhedron or isinstance(self.field, BoxField | SegmentField)
+    def is_polyhedron(self) -> bool:
+        """Whether it is the convex hull of its vertices, with flat faces."""
+        one = isinstance(self.field, ConvexPolyhedra) and self.field.normals.shape[-3] == 1
+        return one or isinstance(self.field, BoxField)
 
 
 def solid_of_geom(kind: int, size: Any, vertices: NDArray[np.float64] | None = None) -> Solid:
