@@ -36,8 +36,6 @@ class Pushing:
     via_points: int = 5
     points: int = 64
     """On each box of the T."""
-    newton_steps: int = 3
-    """Of each step in `soft`."""
 
     @classmethod
     def of_t(cls, timestep: float = 0.0125) -> Pushing:
@@ -54,7 +52,7 @@ class Pushing:
 
     def simulator(self, reach: float = REACHES[-1]) -> Simulator:
         """Soft contact that is felt so far [m]; by default as sharp as in the last stage."""
-        contact = Soft(smoothing=(None, None, reach), stiction=reach, points=self.points, iterations=self.newton_steps)
+        contact = Soft(smoothing=(None, None, reach), stiction=reach, points=self.points)
         return Simulator(self.scene, contact)
 
     def errors(self, q: Array, goal: Array) -> tuple[float, float]:

@@ -15,11 +15,11 @@ from jax.scipy.linalg import solve
 from tangens.contact.jax_model import Change, Inputs, PureModel, Solution, displaced
 from tangens.contact.soft.contacts import report
 from tangens.contact.soft.forces import Contact, Probed, SoftForces
-from tangens.contact.soft.newton import Balance, balanced, refined
+from tangens.contact.soft.newton import Balance, balanced
 from tangens.contact.soft.options import Soft
 from tangens.contact.soft.table import SoftTable
 from tangens.dynamics.smooth import SmoothDynamics
-from tangens.dynamics.tangent_jax import difference, integrate
+from tangens.dynamics.tangent_jax import integrate, integrate_jacobians
 from tangens.scene import Scene
 
 Array = jax.Array
@@ -72,19 +72,20 @@ class SoftModel(PureModel):
         return Solution(taken.q, taken.v, converged, taken.iterations, residual, contacts)
 
     def tangent(self, inputs: Inputs, v_next: Array, memory: Any, change: Change) -> tuple[Array, Array]:
-        """Of an implicit step, the derivative of one more step of Newton's method, from where they ended."""
+        """Of an implicit step by the implicit function theorem; JAX differentiates the others."""
         if self._integrator != "implicit":
             return super().tangent(inputs, v_next, memory, change)
 
-        def moved(change: Change) -> tuple[Array, Array]:
-            here = displaced(self.layout, inputs, change)
-            end, q, h = refined(self._balance, self._numbers(here), v_next, 1).v, here.x.q, here.settings["timestep"]
-            q_next = integrate(self.layout, q, h * end)
-            return difference(self.layout, jax.lax.stop_gradient(q_next), q_next), end
+        def balance(change: Change) -> tuple[Array, Array]:
+            here = self._balance(self._numbers(displaced(self.layout, inputs, change)), v_next, jnp.array(False))
+            return here.missing, jax.lax.stop_gradient(here.slope)
 
         nothing = jax.tree.map(jnp.zeros_like, change)
-        result: tuple[Array, Array] = jax.jvp(moved, (nothing,), (change,))[1]
-        return result
+        (_, slope), (missing, _) = jax.jvp(balance, (nothing,), (change,))
+        dv, h = solve(slope, missing), inputs.settings["timestep"]
+        by_q, by_v = integrate_jacobians(self.layout, inputs.x.q, h * v_next)
+        dq = h * (by_v @ dv)
+        return (dq + by_q @ change["q"] if "q" in change else dq), dv
 
     @property
     def is_explicit(self) -> bool:

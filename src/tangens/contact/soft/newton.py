@@ -16,6 +16,8 @@ from jax.scipy.linalg import solve
 
 Array = jax.Array
 
+_LAST = 2
+"""Steps that a derivative looks at."""
 _ROUNDING = 100.0
 """Of relative changes, in units of the precision: nothing smaller is asked for."""
 _LESS = 0.1
@@ -81,12 +83,6 @@ def balanced(function: Function, numbers: Any, v: Array, weights: Array, toleran
     It can be differentiated by `numbers`, three times.
     """
     found = _search(partial(function, jax.lax.stop_gradient(numbers)), v, weights, tolerance, most)
-    ended = refined(function, numbers, found.next())
-    return ended._replace(iterations=found.iterations + ended.iterations)
-
-
-def refined(function: Function, numbers: Any, v: Array, steps: int = 2) -> Ended:
-    """Newton's steps from a velocity at which nothing is missing any more: each doubles the derivatives it has."""
 
     def newton(w: Array, _: None) -> tuple[Array, tuple[Any, Array]]:
         here = function(numbers, w, jnp.array(False))
@@ -94,9 +90,9 @@ def refined(function: Function, numbers: Any, v: Array, steps: int = 2) -> Ended
         return w + change, (here.contact, change)
 
     # what an iteration computes of each probe is computed again by a derivative, not kept
-    end, rounds = jax.lax.scan(jax.checkpoint(newton), jax.lax.stop_gradient(v), None, length=steps)
+    end, rounds = jax.lax.scan(jax.checkpoint(newton), found.next(), None, length=_LAST)
     contact, change = jax.tree.map(lambda leaf: leaf[-1], rounds)
-    return Ended(end, contact, change, _relative(change, end), jnp.array(steps, jnp.int32))
+    return Ended(end, contact, change, _relative(change, end), found.iterations + _LAST)
 
 
 def _search(
