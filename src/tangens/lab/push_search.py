@@ -23,6 +23,8 @@ UNIT = np.array([NEAR_ENOUGH[0], NEAR_ENOUGH[0], NEAR_ENOUGH[1]])
 """Of the pose's error [m, m, rad]."""
 STILL = np.array([0.05, 0.05, 0.3])
 """Of the T's final velocity [m/s, m/s, rad/s]."""
+TURNS = np.array([0, 1, 5])
+"""x, y and angle about the vertical among the T's velocities, and among changes of its pose: it lies flat."""
 _SHORT, _STRAIGHT = 5.0, 150.0
 """Weights of the squared way between via points, and of how it bends [1/m²]: wide contact would allow zigzags."""
 _AT_LAST = 0.3
@@ -178,22 +180,41 @@ def _functions(problem: Pushing, worlds: Sequence[tuple[float, float]]) -> tuple
     basis, q0, v0 = (jnp.asarray(a) for a in (problem.basis, problem.start.q, problem.start.v))
     shape, finger = way_and_bend(problem.via_points), problem.scene.geom_names.index("finger")
 
-    def ends(flat: Any, settings: Any, world: Any) -> Any:
-        """Pose and speed of the T at the end, with friction and radius scaled."""
+    def ends(flat: Any, settings: Any, world: Any, by_via: Any) -> Any:
+        """Pose and speed of the T at the end, with friction and radius scaled; and how they change, if asked for."""
         size = parameters["size"].at[finger, 0].multiply(world[1])
         p = parameters | {"friction": parameters["friction"] * world[0], "size": size}
 
-        def step(x: Any, u: Any) -> Any:
-            at: Any = Point(x[0], x[1], u, jnp.zeros_like(v0))  # type: ignore[arg-type]
-            solution = model.solve(Inputs(at, p, settings))
-            return (solution.q, solution.v), None
+        def step(x: Any, share: Any) -> Any:
+            q, v, dq, dv = x
+            at: Any = Point(q, v, share @ flat.reshape(-1, 2), jnp.zeros_like(v0))  # type: ignore[arg-type]
+            inputs = Inputs(at, p, settings)
+            solution = model.solve(inputs)
+            if by_via is not None:
+                du = jnp.kron(share, jnp.eye(2)).T
+                dq, dv = jax.vmap(lambda *d: model.tangent(inputs, solution.v, (), dict(zip("qvu", d, strict=True))))(
+                    dq, dv, du
+                )
+            return (solution.q, solution.v, dq, dv), None
 
-        (q, v), _ = jax.lax.scan(step, (q0, v0), basis @ flat.reshape(-1, 2))
-        return jnp.stack([q[0], q[1], 2 * jnp.arctan2(q[6], q[3])]), jnp.stack([v[0], v[1], v[5]])
+        (q, v, dq, dv), _ = jax.lax.scan(step, (q0, v0, by_via, by_via), basis)
+        if by_via is None:
+            return jnp.stack([q[0], q[1], 2 * jnp.arctan2(q[6], q[3])]), v[TURNS]
+        return dq[:, TURNS].T, dv[:, TURNS].T
+
+    def in_all_worlds(flat: Any, settings: Any, by_via: Any = None) -> Any:
+        return jax.vmap(lambda world: ends(flat, settings, world, by_via))(jnp.asarray(worlds))
 
     def residual(flat: Any, goal: Any, settings: Any, tie: Any) -> Any:
-        end, speed = jax.vmap(lambda world: ends(flat, settings, world))(jnp.asarray(worlds))
+        end, speed = in_all_worlds(flat, settings)
         missed = (end - goal) / UNIT
         return jnp.concatenate([missed[0], speed[0] / STILL, _CARE * missed[1:].ravel(), tie * (shape @ flat)])
 
-    return compiled(residual), compiled(jax.jacfwd(residual))
+    def jacobian(flat: Any, goal: Any, settings: Any, tie: Any) -> Any:
+        del goal
+        end, speed = in_all_worlds(flat, settings, jnp.zeros((flat.size, len(v0))))
+        end = end / UNIT[:, None]
+        others = _CARE * end[1:].reshape(-1, flat.size)
+        return jnp.concatenate([end[0], speed[0] / STILL[:, None], others, tie * shape])
+
+    return compiled(residual), compiled(jacobian)
