@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from tangens.lab import push_elsewhere, push_search
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import Pushing, pose
+from tangens.lab.pushing import REACHES, Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
@@ -24,15 +23,14 @@ GOAL = np.array([-0.03356305, 0.29714255, 0.43654805])
 
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
     """Find the push, take it in `soft`, and replay it in `ncp`; also what `ncp` says of the gradient at the start."""
-    problem = replace(Pushing.of_t(timestep=0.01), steps=150, via_points=6)
-    found = push_search.descend(problem, GOAL[None], push_search.BRISK, advance)[0]
+    problem = Pushing.of_t()
+    found = push_search.descend(problem, GOAL[None], advance)[0]
     via = found.via
     path = problem.simulator().rollout(problem.start, problem.basis @ via).q
     hard = problem.replay(via, "ncp")
     return {
         "goal": GOAL,
         "costs": found.costs,
-        "reaches": found.reaches,
         "path": path,
         "ncp_path": hard,
         "error": problem.errors(path[-1], GOAL),
@@ -50,7 +48,7 @@ def draw(file: Path, result: dict[str, Any]) -> Path:
     centimetres, degrees = 100 * result["error"][0], np.rad2deg(result["error"][1])
     above.set_title(f"{centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
     done = 0
-    for costs, reach in zip(result["costs"], result["reaches"], strict=True):
+    for costs, reach in zip(result["costs"], REACHES, strict=True):
         loss.semilogy(np.arange(len(costs)) + done, costs, ".-", color="tab:blue")
         loss.annotate(
             f"{1e3 * reach:g} mm",

@@ -16,7 +16,7 @@ from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
 
-GOALS = {"quick": 2, "normal": 10, "full": 10}
+GOALS = {"quick": 1, "normal": 10, "full": 10}
 SEED = 41
 """Of the goals. Settings were tuned on those of the seeds 0, 1, 11, 23 and 37, among others."""
 ELSEWHERE = {"quick": (1, 3), "normal": (3, 15), "full": (10, 15)}
