@@ -37,9 +37,9 @@ class SoftEngine(JaxEngine):
     """Steps and derivatives of one scene."""
 
     contact: Soft
-    method = "explicit"
 
     def __init__(self, scene: Scene, contact: Soft) -> None:
+        self.method = "newton" if contact.integrator == "implicit" else "explicit"
         m, size = scene.shared_model, scene.parameters["size"]
         self._mesh_points, self._clouds = contact.mesh_points, dict[int, OrientedPoints]()
         self.fits = dict[int, CloudFit]()

@@ -1,4 +1,6 @@
-"""A step of soft contact as an explicit function in JAX: derivatives of any order, by JAX itself.
+"""A step of soft contact as a pure function of JAX, with first, second and third derivatives.
+
+Those of explicit integrators are JAX's own, to any order; the implicit step has them by its last two Newton steps.
 
 They flow to q, v, u, tau, mass, com, inertia, damping, armature, gravity, friction, size, and the points of clouds.
 Frozen: what is derived from the scene (stiffness, damping, smoothing), where geoms sit on their bodies, joint ranges.
@@ -89,7 +91,7 @@ class SoftModel(PureModel):
 
     @property
     def is_explicit(self) -> bool:
-        """Whether JAX can differentiate `solve` itself."""
+        """Whether JAX can differentiate `solve` itself, more than once."""
         return True
 
     def _implicit(self, inputs: Inputs) -> Taken:

@@ -80,6 +80,8 @@ class Soft(ContactModel):
         for name, value in (given | {n: getattr(self, n) for n in ("stiffness", "dissipation", "stiction")}).items():
             if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
                 raise OptionError(f"{name} must be a positive number, or None to derive it; got {value!r}")
+        if not (isinstance(self.tolerance, int | float) and 0 < self.tolerance < float("inf")):
+            raise OptionError(f"tolerance must be a positive number; got {self.tolerance!r}")
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise OptionError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, known))}")
