@@ -247,7 +247,7 @@ class TestImplicitStep:
         sim, still = simulator(max_iterations=1), placed([0, 0, 1, 0, 0, 0], [0, 0, 2, 0, 0, 0], np.zeros(12))
         states = (still, self.FAST)
         x = Point(np.stack([s.q for s in states]), np.stack([s.v for s in states]), np.zeros((2, 0)), np.zeros((2, 12)))
-        assert sim.engine.steps(x).converged.tolist() == [True, False]  # type: ignore[attr-defined]
+        assert sim.engine.steps(x).converged.tolist() == [True, False]
 
 
 class TestInverseDynamics:
