@@ -50,7 +50,7 @@ PROMISES = {
     "bilevel": Promise(
         tg.Bilevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120), 0.03, apart=True, derivative=1e-2, solved=0.4
     ),
-    "soft": Promise(tg.Soft(), 1e-4, derivative=1e-5, solved=0.9),
+    "soft": Promise(tg.Soft(), 1e-4, derivative=1e-5),
     "convex": Promise(tg.Convex(tolerance=1e-12), 1e-8),
 }
 _LENGTHS = (1e-4, 1e-5, 1e-6, 1e-7)

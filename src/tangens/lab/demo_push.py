@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tangens.lab import push_elsewhere, push_search
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import REACHES, Pushing, pose
+from tangens.lab.pushing import Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
@@ -31,6 +31,7 @@ def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, tota
     return {
         "goal": GOAL,
         "costs": found.costs,
+        "reaches": found.reaches,
         "path": path,
         "ncp_path": hard,
         "error": problem.errors(path[-1], GOAL),
@@ -48,7 +49,7 @@ def draw(file: Path, result: dict[str, Any]) -> Path:
     centimetres, degrees = 100 * result["error"][0], np.rad2deg(result["error"][1])
     above.set_title(f"{centimetres:.2f} cm and {degrees:.1f}° from the goal (grey: in ncp)")
     done = 0
-    for costs, reach in zip(result["costs"], REACHES, strict=True):
+    for costs, reach in zip(result["costs"], result["reaches"], strict=True):
         loss.semilogy(np.arange(len(costs)) + done, costs, ".-", color="tab:blue")
         loss.annotate(
             f"{1e3 * reach:g} mm",
