@@ -274,16 +274,12 @@ class TestInverseDynamics:
 
 
 QUICK_RESTS = ("box of 1 cm, 10 g", "sphere of 1 m")
-LATE = {"pile": [pytest.mark.xfail(reason="0.4 s before the end, its uppermost body still turns at 0.02 rad/s")]}
 
 
 class TestDefaults:
     @pytest.mark.parametrize(
         "name",
-        [
-            name if name in QUICK_RESTS else pytest.param(name, marks=[pytest.mark.slow, *LATE.get(name, ())])
-            for name in rest_scenes.RESTS
-        ],
+        [name if name in QUICK_RESTS else pytest.param(name, marks=pytest.mark.slow) for name in rest_scenes.RESTS],
     )
     def test_scenes_that_nobody_tuned_come_to_rest(self, name: str) -> None:
         rest = rest_scenes.RESTS[name]()
