@@ -138,7 +138,7 @@ def roll_out(pushes: list[Push], integrator: str, timestep: float, points: int) 
 def _rows(case: tuple[str, float, int], pushes: list[Push], ends: list[Array]) -> list[Row]:
     integrator, timestep, points = case
     away = np.array([_apart(p.path[-1], path[-1]) for p, path in zip(pushes, ends, strict=True)])
-    name = f"{integrator}, {1e3 * timestep:g} ms, {'4,000' if points == MANY else '36'} points"
+    name = f"{integrator}, {1e3 * timestep:g} ms, {'4,000' if points == MANY else '32'} points"
     paper = PAPER.get(case, (None, None))
     judged = timestep <= 0.008 and integrator != "euler"
     out = []
