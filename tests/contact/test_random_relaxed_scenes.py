@@ -50,10 +50,9 @@ PROMISES = {
     "bilevel": Promise(
         tg.Bilevel(relaxation=1e-3, tolerance=1e-7, max_iterations=120), 0.03, apart=True, derivative=1e-2, solved=0.4
     ),
-    "soft": Promise(tg.Soft(), 1e-4, solved=0.4),
+    "soft": Promise(tg.Soft(), 1e-4, derivative=1e-5),
     "convex": Promise(tg.Convex(tolerance=1e-12), 1e-8),
 }
-_SETTLED = 1e-5  # `soft` takes a fixed number of Newton steps, and says how far they led by its residual
 _LENGTHS = (1e-4, 1e-5, 1e-6, 1e-7)
 
 
@@ -101,9 +100,7 @@ def _check_step(scene: tg.Scene, promise: Promise, state: tg.State, out: tg.Step
     push = np.einsum("ci,ci->c", contacts.normal, contacts.force)
     pull = np.linalg.norm(contacts.force - push[:, None] * contacts.normal, axis=1)
     friction = np.maximum(*m.geom_friction[contacts.geom, 0].T) if len(contacts) else np.zeros(0)
-    # `soft` knows v⁺, and so its forces, to its residual
-    unknown = out.solver.residual * (1 + np.abs(out.state.v).max()) * m.body_mass.sum() / h
-    slack = 1e-6 * (1 + push.max(initial=0.0)) + (unknown if isinstance(promise.model, tg.Soft) else 0.0)
+    slack = 1e-6 * (1 + push.max(initial=0.0))
     assert (push >= -slack).all()
     floor = (contacts.geom == 0).any(axis=1)  # elsewhere `soft` reports the mean of normals
     assert (pull <= friction * push + slack)[floor].all()
@@ -159,7 +156,7 @@ def _check_cases(name: str, xml: str, seeds: range) -> None:
                 out = sim.step(state)
             except tg.SolverError:
                 break
-            solved = out.solver.converged and (name != "soft" or out.solver.residual <= _SETTLED)
+            solved = out.solver.converged
             counts += [1, solved, len(out.contacts) > 0, 0, 0]
             if solved:
                 _check_step(scene, promise, state, out)

@@ -3,10 +3,10 @@
 Quaternions in q may have any length: they are normalised first, and derivatives are those of the whole function, in the
 space of all numbers of q. Results have the precision of q.
 
-An explicit model computes in that precision, and JAX differentiates it, to any order. Others solve equations: they work
-in double precision, whatever JAX is set to, and have first derivatives, forward and reverse, by their own `tangent`; a
-second derivative is refused. Their derivative is a matrix, made where the step is taken: what reverse mode has to
-transpose are products with it, which keep their precision outside of here, too.
+An explicit model computes in that precision, and JAX differentiates it, more than once. Others solve equations: they
+work in double precision, whatever JAX is set to, and have first derivatives, forward and reverse, by their own
+`tangent`; a second derivative is refused. Their derivative is a matrix, made where the step is taken: what reverse mode
+has to transpose are products with it, which keep their precision outside of here, too.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class PureModel(ABC):
 
     @property
     def is_explicit(self) -> bool:
-        """Whether JAX can differentiate `solve` itself, and so to any order."""
+        """Whether JAX can differentiate `solve` itself, more than once."""
         return type(self).tangent is PureModel.tangent
 
 

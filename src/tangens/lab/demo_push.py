@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ GOAL = np.array([-0.03356305, 0.29714255, 0.43654805])
 
 def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
     """Find the push, take it in `soft`, and replay it in `ncp`; also what `ncp` says of the gradient at the start."""
-    problem = replace(Pushing.of_t(timestep=0.01), steps=150, via_points=6, newton_steps=4)
-    found = push_search.descend(problem, GOAL[None], push_search.BRISK, advance)[0]
+    problem = Pushing.of_t()
+    found = push_search.descend(problem, GOAL[None], advance)[0]
     via = found.via
     path = problem.simulator().rollout(problem.start, problem.basis @ via).q
     hard = problem.replay(via, "ncp")

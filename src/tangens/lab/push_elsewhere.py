@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import Ncp, SingleLevel
-from tangens.lab.push_search import STILL, UNIT, way_and_bend
+from tangens.lab.push_search import STILL, TURNS, UNIT, way_and_bend
 from tangens.lab.pushing import Pushing, pose
 from tangens.optimize import LeastSquares, gauss_newton
 from tangens.simulate import Simulator
 
 Array = NDArray[np.float64]
-
-_TURNS = [0, 1, 5]
-"""x, y and angle about the vertical among the T's velocities."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,11 @@ def _residual(problem: Pushing, goal: Array, sim: Simulator) -> LeastSquares:
 
     def residual(flat: Array) -> Array:
         path = roll(flat)
-        return np.concatenate([(pose(path.q[-1]) - goal) / UNIT, path.v[-1, _TURNS] / STILL, shape @ flat])
+        return np.concatenate([(pose(path.q[-1]) - goal) / UNIT, path.v[-1, TURNS] / STILL, shape @ flat])
 
     def jacobian(flat: Array) -> Array:
         by = sim.sensitivities(roll(flat), wrt=("u",))
-        parts = [by[name, "u"][-1, _TURNS] / unit[:, None, None] for name, unit in (("q", UNIT), ("v", STILL))]
+        parts = [by[name, "u"][-1, TURNS] / unit[:, None, None] for name, unit in (("q", UNIT), ("v", STILL))]
         ends = np.einsum("rtk,tv->rvk", np.concatenate(parts), problem.basis)
         return np.concatenate([ends.reshape(6, -1), shape])
 

@@ -7,15 +7,15 @@ by `optimize.gauss_newton` on the via points; nothing is sampled, and no contact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tangens.lab.pushing import NEAR_ENOUGH, REACHES, Pushing
-from tangens.optimize import Iteration, LeastSquares, Result, gauss_newton
+from tangens.optimize import Iteration, LeastSquares, gauss_newton
 
 Array = NDArray[np.float64]
 
@@ -23,46 +23,29 @@ UNIT = np.array([NEAR_ENOUGH[0], NEAR_ENOUGH[0], NEAR_ENOUGH[1]])
 """Of the pose's error [m, m, rad]."""
 STILL = np.array([0.05, 0.05, 0.3])
 """Of the T's final velocity [m/s, m/s, rad/s]."""
+TURNS = np.array([0, 1, 5])
+"""x, y and angle about the vertical among the T's velocities, and among changes of its pose: it lies flat."""
 _SHORT, _STRAIGHT = 5.0, 150.0
 """Weights of the squared way between via points, and of how it bends [1/m²]: wide contact would allow zigzags."""
 _AT_LAST = 0.3
 """Share of way and bend in the residual of the last stage: there, the goal counts more."""
-OTHERS = ((1.0, 1.0), (0.8, 1.1), (1.2, 0.9))
-"""By which all friction and the finger's radius are scaled. A push should end near its goal in each of these worlds:
-one that does in the first alone hangs by a thread, as where a finger just slips past a corner, and no other contact
-model need agree with it."""
-_CARE = 0.4
-"""Share of the errors in the other worlds in the residual; the last stage, which stays near by, leaves them out."""
 _ENOUGH = 0.3, 0.5
 """A stage ends when pose and speed are within these shares of what counts as near and at rest."""
-_SLOW = 0.95
-"""A stage ends when a step leaves so much of the cost; see `Schedule.patience`."""
-_GOOD = 0.7
-"""A push is good when its pose is within this share of what counts as near."""
-_SHARPER = 2
-"""From which stage on a push that misses is mended."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How much is done for a push."""
-
-    reaches: tuple[float, ...] = REACHES
-    """ε₃ of each stage [m]."""
-    worlds: tuple[tuple[float, float], ...] = OTHERS
-    steps: int = 6
-    """Gauss-Newton steps of each stage, at most."""
-    last_steps: int = 12
-    """Of the last one."""
-    patience: int = 2
-    """So many slow steps in a row end the last stage."""
-    again: int = 3
-    """How often a push that misses is mended."""
-
-
-CAREFUL = Schedule()
-BRISK = Schedule((0.02, 0.012, 0.007, 0.004, 0.0025, 0.0015, 0.0009, 0.0005), OTHERS[:1], 8, 24, 1, 0)
-"""One world, more stages, nothing mended: a third of the time, for a goal that is known to be reached that way."""
+_SLOW, _PATIENCE = 0.95, (1, 3)
+"""A stage ends when a step leaves so much of the cost, the last one after three of them in a row."""
+_STEPS, _LAST_STEPS = 8, 24
+"""Gauss-Newton steps of each stage, and of the last one, at most."""
+SIDES = (0.0, -0.045, 0.045)
+"""How far to the side the finger goes before the search [m]: nowhere, or to either half of the T's stem, still without
+touching it. One descent ends where it begins to: on one side of the T."""
+_GOOD = 0.7, 0.3
+"""A push is good when its pose is within this share of what counts as near, and moves by no more than that share where
+via points move by 1 mm. One that only misses is mended; the others begin anew from another side."""
+_SHARPER, _MENDED = 2, 2
+"""A push is mended from this stage on, so often."""
+_WOBBLE = 1e-3
+"""By so much [m] other contact models may as well have moved a via point: pushes that ride on a corner, or on a T that
+rocks, change by far more than others then, and end elsewhere in another model."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +55,38 @@ class Found:
     goal: Array
     via: Array
     costs: tuple[Array, ...]
-    """After each Gauss-Newton step of each stage; the first of a stage is where the one before left off."""
-    reaches: tuple[float, ...]
-    """ε₃ of each stage [m]."""
+    """After each Gauss-Newton step of each stage; the first of a stage is where the one before left off. A mended push
+    has those of the stages that came again behind the others."""
     first_gradient: float
     """Length of the gradient at the start, where nothing touches."""
+    miss: float
+    """How far from its goal the T ends, over what counts as near."""
+    wobble: float
+    """How far that moves with a via point that is off by 1 mm, at most."""
+    aim: Array
+    """Where wider contact was to take the T, so that sharp contact takes it to its goal."""
+    mended: int = 0
+    """How often."""
+
+    @property
+    def reaches(self) -> tuple[float, ...]:
+        """ε₃ of each stage [m]."""
+        return REACHES + REACHES[_SHARPER:] * self.mended
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing better needs to be looked for."""
+        return self.miss < _GOOD[0] and self.wobble < _GOOD[1]
 
 
 def descend(
-    problem: Pushing,
-    goals: Array,
-    schedule: Schedule = CAREFUL,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    problem: Pushing, goals: Array, advance: Callable[[int, int], None] = lambda done, total: None
 ) -> list[Found]:
-    """Gauss-Newton on the via points of each goal, from a finger that stays where it is, stage after stage."""
+    """Gauss-Newton on the via points of each goal, from a finger that touches nothing, stage after stage."""
     import jax
 
     with jax.enable_x64(True):
-        search = _Search(problem, schedule)
-        found = list[Found]()
+        search, found = _Search(problem), list[Found]()
         for goal in goals:
             found.append(search(goal))
             advance(len(found), len(goals))
@@ -100,49 +96,66 @@ def descend(
 class _Search:
     """The search for one push after the other; compiled once."""
 
-    def __init__(self, problem: Pushing, schedule: Schedule) -> None:
-        self._schedule, self._size = schedule, 2 * problem.via_points
-        one = _functions(problem, schedule.worlds[:1])
-        self._functions = {True: one, False: one if len(schedule.worlds) == 1 else _functions(problem, schedule.worlds)}
-        self._settings = {r: problem.simulator(r).engine.settings for r in schedule.reaches}  # type: ignore[attr-defined]
+    def __init__(self, problem: Pushing) -> None:
+        self._size = 2 * problem.via_points
+        self._residual, self._jacobian = _functions(problem)
+        self._settings = {r: problem.simulator(r).engine.settings for r in REACHES}  # type: ignore[attr-defined]
 
     def __call__(self, goal: Array) -> Found:
-        """All stages; and the sharper ones again where the push then misses, aimed off by as much as it missed.
+        """From one side after the other, until a push is good; else the best of them."""
+        found = list[Found]()
+        for side in SIDES:
+            found.append(self._from(np.tile([side, 0.0], self._size // 2), goal))
+            while not found[-1].good and found[-1].wobble < _GOOD[1] and found[-1].mended < _MENDED:
+                found.append(self._mended(found[-1]))
+            if found[-1].good:
+                break
+        return min(found, key=lambda one: one.miss + one.wobble)
+
+    def _from(self, via: Array, goal: Array) -> Found:
+        """All stages."""
+        widest = self._stage(goal, REACHES[0])
+        slope = float(np.linalg.norm(widest.jacobian(via).T @ widest.residual(via)))
+        return self._found(goal, *self._sharpened(via, goal, goal, REACHES), slope)
+
+    def _mended(self, found: Found) -> Found:
+        """The sharper stages again, aimed off by as much as a push missed.
 
         What sharp contact does to a push that wider contact found is much the same a little aside, and wider contact
         is easier to descend on.
         """
-        start, stages = np.zeros(self._size), self._schedule.reaches
-        widest = self._stage(goal, stages[0])
-        slope = float(np.linalg.norm(widest.jacobian(start).T @ widest.residual(start)))
-        via, costs, reaches = start, list[Array](), list[float]()
-        best, least, aim = start, np.inf, goal
-        for attempt in range(1 + self._schedule.again):
-            for reach in stages[_SHARPER:] if attempt else stages:
-                result = self._descend(via, goal if reach == stages[-1] else aim, reach)
-                via = result.x
-                costs.append(np.array([entry.cost for entry in result.history]))
-                reaches.append(reach)
-            miss = self._stage(goal, stages[-1]).residual(via)[:3]
-            if np.abs(miss).max() < least:
-                best, least = via, float(np.abs(miss).max())
-            if least < _GOOD:
-                break
-            aim = aim - UNIT * miss
-        return Found(goal, best.reshape(-1, 2), tuple(costs), tuple(reaches), slope)
+        missed = UNIT * self._stage(found.goal, REACHES[-1]).residual(found.via.ravel())[:3]
+        aim = found.aim - missed
+        via, costs = self._sharpened(found.via.ravel(), found.goal, aim, REACHES[_SHARPER:])
+        again = self._found(found.goal, via, found.costs + costs, found.first_gradient)
+        return replace(again, aim=aim, mended=found.mended + 1)
+
+    def _sharpened(
+        self, via: Array, goal: Array, aim: Array, reaches: tuple[float, ...]
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """Stage after stage, the last one with the goal itself: via points and how the cost fell."""
+        costs = list[Array]()
+        for reach in reaches:
+            is_last = reach == REACHES[-1]
+            stage = self._stage(goal if is_last else aim, reach)
+            most, stop = _LAST_STEPS if is_last else _STEPS, _Stop(stage, _PATIENCE[is_last])
+            result = gauss_newton(stage, via, max_iterations=most, damping=1e-2, callback=stop)
+            via = result.x
+            costs.append(np.array([entry.cost for entry in result.history]))
+        return via, tuple(costs)
+
+    def _found(self, goal: Array, via: Array, costs: tuple[Array, ...], slope: float) -> Found:
+        sharpest = self._stage(goal, REACHES[-1])
+        x, y, turn = sharpest.residual(via)[:3]
+        miss = float(max(np.hypot(x, y), abs(turn)))
+        wobble = _WOBBLE * float(np.linalg.norm(sharpest.jacobian(via)[:3], 2))
+        return Found(goal, via.reshape(-1, 2), costs, slope, miss, wobble, goal)
 
     def _stage(self, goal: Array, reach: float) -> LeastSquares:
-        is_last = reach == self._schedule.reaches[-1]
-        residual, jacobian = self._functions[is_last]
-        rest = goal, self._settings[reach], np.float64(_AT_LAST if is_last else 1.0)
+        rest = goal, self._settings[reach], np.float64(_AT_LAST if reach == REACHES[-1] else 1.0)
         return LeastSquares(
-            lambda x: np.asarray(residual(x, *rest)), lambda x: np.asarray(jacobian(x, *rest)), self._size
+            lambda x: np.asarray(self._residual(x, *rest)), lambda x: np.asarray(self._jacobian(x, *rest)), self._size
         )
-
-    def _descend(self, via: Array, goal: Array, reach: float) -> Result:
-        stage, plan = self._stage(goal, reach), self._schedule
-        most, patience = (plan.last_steps, plan.patience) if reach == plan.reaches[-1] else (plan.steps, 1)
-        return gauss_newton(stage, via, max_iterations=most, damping=1e-2, callback=_Stop(stage, patience))
 
 
 class _Stop:
@@ -153,8 +166,9 @@ class _Stop:
 
     def __call__(self, entry: Iteration, x: Array) -> bool:
         r, before, self._cost = np.abs(self._stage.residual(x)), self._cost, entry.cost
+        good = r[:3].max() < _ENOUGH[0] and r[3:6].max() < _ENOUGH[1]
         self._slow = self._slow + 1 if entry.cost > _SLOW * before else 0
-        return bool(self._slow >= self._patience or (r[:3].max() < _ENOUGH[0] and r[3:6].max() < _ENOUGH[1]))
+        return bool(good or self._slow >= self._patience)
 
 
 def way_and_bend(via_points: int) -> Array:
@@ -164,7 +178,7 @@ def way_and_bend(via_points: int) -> Array:
     return np.kron(weighted, np.eye(2))
 
 
-def _functions(problem: Pushing, worlds: Sequence[tuple[float, float]]) -> tuple[Callable[..., Any], ...]:
+def _functions(problem: Pushing) -> tuple[Callable[..., Any], ...]:
     """(via points, goal, settings of contact, share of way and bend) -> residual and its derivative."""
     import jax
     import jax.numpy as jnp
@@ -176,24 +190,34 @@ def _functions(problem: Pushing, worlds: Sequence[tuple[float, float]]) -> tuple
     engine: Any = problem.simulator().engine
     model, parameters = engine.shared_model(1), engine.parameters
     basis, q0, v0 = (jnp.asarray(a) for a in (problem.basis, problem.start.q, problem.start.v))
-    shape, finger = way_and_bend(problem.via_points), problem.scene.geom_names.index("finger")
+    shape = way_and_bend(problem.via_points)
 
-    def ends(flat: Any, settings: Any, world: Any) -> Any:
-        """Pose and speed of the T at the end, with friction and radius scaled."""
-        size = parameters["size"].at[finger, 0].multiply(world[1])
-        p = parameters | {"friction": parameters["friction"] * world[0], "size": size}
+    def roll(flat: Any, settings: Any, by_via: Any = None) -> Any:
+        """The last q and v, and by all via points how q, in its tangent space, and v change, if `by_via` is given."""
 
-        def step(x: Any, u: Any) -> Any:
-            at: Any = Point(x[0], x[1], u, jnp.zeros_like(v0))  # type: ignore[arg-type]
-            solution = model.solve(Inputs(at, p, settings))
-            return (solution.q, solution.v), None
+        def step(x: Any, share: Any) -> Any:
+            q, v, *by = x
+            at: Any = Point(q, v, share @ flat.reshape(-1, 2), jnp.zeros_like(v0))  # type: ignore[arg-type]
+            inputs = Inputs(at, parameters, settings)
+            solution = model.solve(inputs)
 
-        (q, v), _ = jax.lax.scan(step, (q0, v0), basis @ flat.reshape(-1, 2))
-        return jnp.stack([q[0], q[1], 2 * jnp.arctan2(q[6], q[3])]), jnp.stack([v[0], v[1], v[5]])
+            def moved(dq: Any, dv: Any, du: Any) -> Any:
+                return model.tangent(inputs, solution.v, solution.memory, {"q": dq, "v": dv, "u": du})
+
+            by = [] if by_via is None else jax.vmap(moved)(by[0], by[1], jnp.kron(share, jnp.eye(2)).T)
+            return (solution.q, solution.v, *by), None
+
+        last, _ = jax.lax.scan(step, (q0, v0, *([] if by_via is None else [by_via, by_via])), basis)
+        return last
 
     def residual(flat: Any, goal: Any, settings: Any, tie: Any) -> Any:
-        end, speed = jax.vmap(lambda world: ends(flat, settings, world))(jnp.asarray(worlds))
-        missed = (end - goal) / UNIT
-        return jnp.concatenate([missed[0], speed[0] / STILL, _CARE * missed[1:].ravel(), tie * (shape @ flat)])
+        q, v = roll(flat, settings)
+        end = jnp.stack([q[0], q[1], 2 * jnp.arctan2(q[6], q[3])])
+        return jnp.concatenate([(end - goal) / UNIT, v[TURNS] / STILL, tie * (shape @ flat)])
 
-    return compiled(residual), compiled(jax.jacfwd(residual))
+    def jacobian(flat: Any, goal: Any, settings: Any, tie: Any) -> Any:
+        del goal
+        *_, dq, dv = roll(flat, settings, jnp.zeros((flat.size, len(v0))))
+        return jnp.concatenate([(dq[:, TURNS] / UNIT).T, (dv[:, TURNS] / STILL).T, tie * shape])
+
+    return compiled(residual), compiled(jacobian)

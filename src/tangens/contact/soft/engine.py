@@ -37,9 +37,9 @@ class SoftEngine(JaxEngine):
     """Steps and derivatives of one scene."""
 
     contact: Soft
-    method = "explicit"
 
     def __init__(self, scene: Scene, contact: Soft) -> None:
+        self.method = "newton" if contact.integrator == "implicit" else "explicit"
         m, size = scene.shared_model, scene.parameters["size"]
         self._mesh_points, self._clouds = contact.mesh_points, dict[int, OrientedPoints]()
         self.fits = dict[int, CloudFit]()
@@ -83,7 +83,6 @@ class SoftEngine(JaxEngine):
             structure(self.scene.shared_model),
             shapes,
             contact.integrator,
-            contact.iterations,
             contact.averaging,
             contact.factor,
         )
@@ -103,7 +102,12 @@ class SoftEngine(JaxEngine):
             for name in ("stiffness", "dissipation", "stiction", "depth_temperature", "reach", "temperature")
         }
         limits = JointLimits(scene.shared_model).numbers(scene.shared_model, self.contact.integrator, scene.timestep)
-        return parameters, settings | limits | {"timestep": np.float64(scene.timestep)}
+        solver = {
+            "timestep": np.float64(scene.timestep),
+            "tolerance": np.float64(self.contact.tolerance),
+            "max_iterations": np.int32(self.contact.max_iterations),
+        }
+        return parameters, settings | limits | solver
 
     def check(self, wrt: Sequence[str]) -> None:
         """Refuse sizes where shapes do not come from them."""

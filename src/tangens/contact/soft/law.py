@@ -80,7 +80,8 @@ def point_plane(
     beyond = v_t - about
     beyond -= dot(slip, beyond) * slip
     force = normal_force * normal - grip * (about + beyond)  # Eqs. 19, 20
-    return PlaneForce(force, normal_rate, grip, slip, law.friction * normal_rate)
+    # near edges and corners, normals are a little shorter than 1, and slip is not quite across them
+    return PlaneForce(force, normal_rate, grip, slip, law.friction * normal_rate - grip * dot(slip, normal))
 
 
 def later(distance: Array, speed: Array, ahead: Array | None) -> Array:

@@ -53,8 +53,11 @@ class Soft(ContactModel):
     """"implicit": forces are those at the end of the step, so they know the acceleration (paper 3, Sec. V), and stiff
     contacts are stable. "euler", "rk4": the paper's, explicit; contacts are softer at the same time step."""
 
-    iterations: int = 4
-    """Of Newton's method for the implicit step. Their number is fixed, so the step is still an explicit function."""
+    tolerance: float = 1e-7
+    """Of the implicit step: the last change of the velocity by Newton's method, over one plus its largest entry."""
+
+    max_iterations: int = 60
+    """Of Newton's method. A step that ends here before the tolerance is met is not converged."""
 
     points: int = 96
     """Points on each geom that is neither plane, sphere nor capsule; those are exact."""
@@ -77,10 +80,12 @@ class Soft(ContactModel):
         for name, value in (given | {n: getattr(self, n) for n in ("stiffness", "dissipation", "stiction")}).items():
             if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
                 raise OptionError(f"{name} must be a positive number, or None to derive it; got {value!r}")
+        if not (isinstance(self.tolerance, int | float) and 0 < self.tolerance < float("inf")):
+            raise OptionError(f"tolerance must be a positive number; got {self.tolerance!r}")
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise OptionError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, known))}")
-        for name, least in (("points", 6), ("mesh_points", 24), ("iterations", 1)):
+        for name, least in (("points", 6), ("mesh_points", 24), ("max_iterations", 1)):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise OptionError(f"{name} must be a whole number of {least} or more; got {getattr(self, name)!r}")
         if self.averaging == "forces" and self.integrator == "implicit":

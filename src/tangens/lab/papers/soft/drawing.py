@@ -42,7 +42,7 @@ def draw_pushes(file: Path, pushes: list[tuple[Array, Array, Array]]) -> Path:
     """Each push in MuJoCo (above) and under soft contact (below)."""
     figure, axes = new_figure(2, len(pushes), width=3.2 * len(pushes), height=7)
     for k, (goal, there, here) in enumerate(pushes):
-        for row, (path, title) in enumerate(((there, "MuJoCo"), (here, "soft, rk4, 2 ms, 36 points"))):
+        for row, (path, title) in enumerate(((there, "MuJoCo"), (here, "soft, rk4, 2 ms, 32 points"))):
             draw_push(axes[row, k], goal, path)
             axes[row, k].set_title(title)
     figure.suptitle("The same controls, open loop; dashed: the goal of the search")

@@ -16,9 +16,10 @@ from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
 
-GOALS = {"quick": 2, "normal": 10, "full": 10}
-SEED = 41
-"""Of the goals. Settings were tuned on those of the seeds 0, 1, 11, 23 and 37, among others."""
+GOALS = {"quick": 1, "normal": 10, "full": 10}
+SEED = 2028
+"""Of the goals, drawn when all settings stood. These were tuned on goals of other seeds: 0, 1, 11, 23, 37,
+41 and 2027 among them."""
 ELSEWHERE = {"quick": (1, 3), "normal": (3, 15), "full": (10, 15)}
 """Goals that are looked for through other models, and Gauss-Newton steps in each stage there."""
 LOOSELY = 0.03, np.deg2rad(10.0)

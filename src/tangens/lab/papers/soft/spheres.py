@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tangens.contact import Soft
+from tangens.contact.compiling import compiled
 from tangens.lab.papers.result_rows import Row, at_least, at_most, info
 from tangens.lab.report import new_figure, save_figure
 from tangens.scene import load
@@ -66,16 +67,19 @@ def force_functions(sim: Simulator) -> tuple[Any, Any]:
             q = jnp.concatenate([p, jnp.array([1.0, 0, 0, 0])])
             return f(None, q, rest, None, None)[1][:3] * m.body_mass[1] / m.opt.timestep
 
-        force, second = jax.jit(jax.vmap(of)), jax.jit(jax.vmap(jax.hessian(lambda p: of(p)[1])))
+        force, second = compiled(jax.vmap(of)), compiled(jax.vmap(jax.hessian(lambda p: of(p)[1])))
 
-    def double(function: Any) -> Any:
+    def in_portions(function: Any, size: int) -> Any:
+        """Compiled once, for so many positions."""
+
         def call(p: Array) -> Array:
+            filled = np.resize(p, (-(-len(p) // size) * size, 3))
             with jax.enable_x64(True):
-                return np.asarray(function(jnp.asarray(p)))
+                return np.concatenate([function(part) for part in filled.reshape(-1, size, 3)])[: len(p)]
 
         return call
 
-    return double(force), double(second)
+    return in_portions(force, 256), in_portions(second, 1)
 
 
 def mujoco_forces(model: Any, positions: Array) -> Array:
