@@ -122,6 +122,18 @@ class TestAgainstMujoco:
                 self._same(pose)
                 taken += 1
 
+    def test_an_edge_askew_across_a_face_crosses_the_rims_on_both_sides(self) -> None:
+        """It is 4.5 mm deep at one and 0.5 mm at the other, that is the nearer one."""
+        tilt, depth, slope = 0.04, 2.5e-3, np.sqrt(2) * 0.05
+        turn = np.asarray(exp_matrix(jnp.array([0, tilt, 0])) @ exp_matrix(jnp.array([np.pi / 4, 0, 0])))
+        place = [slope * np.sin(tilt), 0.0, 0.05 - depth + slope * np.cos(tilt)]
+        pose = np.array([*place, *_rotation_vector(turn)])
+        manifold = found(HALF, np.array([0.1, 0.05, 0.05]), pose, FINE)
+        on = (np.asarray(manifold.activity) > 0.5) & (np.asarray(manifold.distance) < 0)
+        depths = -np.sort(np.asarray(manifold.distance)[on])
+        at_rims = (depth + 0.05 * np.array([1, -1]) * np.tan(tilt)) * np.cos(tilt)
+        assert depths == pytest.approx(at_rims, abs=FINE)
+
     def _near_a_rim(self, pose: Array, of_upper: Array, of_lower: Array) -> bool:
         """Whether corners are within 1 mm of a side of the other box, seen from above."""
         R = np.asarray(exp_matrix(jnp.asarray(pose[3:])))
@@ -197,12 +209,13 @@ class TestGradients:
         for which, value in enumerate((poses, sizes)):
             differences = np.zeros(value.shape)
             for i in np.ndindex(value.shape):
-                # Fourth order: second order would leave (step / smoothing)² of a function that bends over 1 mm.
+                # Fourth order: second order would leave (step / smoothing)² of a function that bends over 1 mm,
+                # and where edges of the two coincide, over 1 µm.
                 ends = []
                 for k in (1, 2):
-                    moved = [value.at[i].add(sign * k * 2e-6) for sign in (1, -1)]
+                    moved = [value.at[i].add(sign * k * 1e-7) for sign in (1, -1)]
                     args = [(m, sizes) if which == 0 else (poses, m) for m in moved]
-                    ends.append((float(run(*args[0])) - float(run(*args[1]))) / (2 * k * 2e-6))
+                    ends.append((float(run(*args[0])) - float(run(*args[1]))) / (2 * k * 1e-7))
                 differences[i] = (4 * ends[0] - ends[1]) / 3
             error = np.abs(np.asarray(exact[which]) - differences).max()
             assert error < 1e-5 * max(np.abs(differences).max(), 1e-2), (which, exact[which], differences)

@@ -1,9 +1,11 @@
-"""Pairs of edges as contacts (paper 4, Sec. IV-D3): distances, normals, and whether they count (Eqs. 12 to 16).
+"""Pairs of edges as contacts (paper 4, Sec. IV-D3): distances, normals, whether they count (Eqs. 12, 15, 16).
 
-Two things differ from the paper. The normal of a pair of edges is the direction perpendicular to both, turned to the
+Three things differ from the paper. The normal of a pair of edges is the direction perpendicular to both, turned to the
 side that the signed distances name out, and its distance is measured along that: so both are defined where edges
-touch, too, where the paper's normal Δe / ‖Δe‖ vanishes. And one contact stands for a pair's two witness points, half
-way between them.
+touch, too, where the paper's normal Δe / ‖Δe‖ vanishes. One contact stands for a pair's two witness points, half way
+between them. And pairs that overlap need not be each other's nearest (Eqs. 13, 14): an edge that lies askew across a
+face crosses two of its rims, and the one it has hardly reached is nearer than the one that it is deep in. Which pairs
+are no contacts is for normals and separating axes to say.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 from tangens.collision.edge_edge import edge_edge
 from tangens.collision.sides import Manifold, Side, Smoothing, projected
 from tangens.dynamics.spatial import vector_product
-from tangens.geometry.smooth_operators import greater, is_exact, length, minimum, sign, unit
+from tangens.geometry.smooth_operators import greater, length, sign, unit
 
 Array = jax.Array
 
@@ -27,8 +29,6 @@ _ASIDE = 0.02
 _NEAREST = 0.7
 """Of the distance of two edges: one is the nearest feature of its solid where that is no nearer. Polyhedra, whose
 distance is that from the farthest plane, are nearer than their edges by up to √½ at right angles."""
-_TIES = 3.0
-"""Entries that are nearest alone count 0.95 each, two 0.91, four 0.83; one that is 6 tau farther away, 0.05."""
 
 
 class Pairs(NamedTuple):
@@ -73,7 +73,7 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
     """Pairs of edges as contacts."""
     n1, n2 = there.normal1, there.normal2
     r1, r2 = sides[0].solid.radius, sides[1].solid.radius
-    apart, shape = pairs.point1 - pairs.point2, pairs.crossing.shape
+    apart = pairs.point1 - pairs.point2
     # Thick edges are seen from their axis, where signed distances have no direction.
     thick = jnp.where((r1 > 0) | (r2 > 0), 1.0, 0.0)
     # Out of solid 2 and into solid 1.
@@ -81,10 +81,9 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
     normal = _perpendicular(pairs.edge1.reshape(-1, 2, 3), pairs.edge2.reshape(-1, 2, 3), out, s.angle)
     distance = jnp.sum(apart * normal, -1) - r1 - r2
     between = length(apart, s.distance)
-    nearest = between.reshape(shape)
     # Parallel edges, beside or behind each other, are far apart however small their distance along the normal.
     far = between - r1 - r2
-    inside = (is_nearest(nearest, s.distance, 0) * is_nearest(nearest, s.distance, 1)).reshape(-1)
+    inside = jnp.ones_like(distance)
     before = greater(s.margin + s.ahead - distance, 0.0, s.distance) * greater(
         distance - _NEAREST * far, 0.0, s.distance
     )
@@ -104,17 +103,6 @@ def between_edges(sides: list[Side], pairs: Pairs, there: AtWitnesses, s: Smooth
             activity *= greater(2 * s.distance - own, 0.0, s.distance)
     point = (pairs.point1 + pairs.point2 + normal * (r2 - r1)) / 2
     return Manifold(point, distance, -normal, activity)
-
-
-def is_nearest(distance: Array, tau: Any, axis: int) -> Array:
-    """Whether an entry is the smallest, in place of Eqs. 13 and 14, whose soft argmin counts n entries 1/n each.
-
-    Where an edge crosses two others at the same depth, both are contacts, and each as stiff as one alone.
-    """
-    least = jnp.expand_dims(minimum(distance, tau, axis), axis)
-    if is_exact(tau):
-        return jnp.where(distance <= least, 1.0, 0.0)
-    return jax.nn.sigmoid(_TIES - (distance - least) / tau)  # least is too small by tau log n
 
 
 def _perpendicular(edge1: Array, edge2: Array, out: Array, tau: Any) -> Array:

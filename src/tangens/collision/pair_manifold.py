@@ -2,8 +2,8 @@
 
 Vertices of each solid are contacts with the other's signed distance; pairs of edges of polyhedra are contacts where
 they cross, edges on curved surfaces where they are deepest. An *activity* between 0 and 1 says which of them count. For
-a pair of edges it is the product of indicators: they have to cross, to be inside the other solid, to be each other's
-nearest, and to face each other (Eqs. 12 to 16).
+a pair of edges it is the product of indicators: they have to cross, to be inside the other solid, and to face each
+other (Eqs. 12, 15, 16).
 
 Derivatives of every order flow through poses, vertices, radii and the numbers of fields. Frozen: which edges and
 vertices a selection with smoothing 0 picks.

@@ -155,6 +155,23 @@ class TestBoxes:
             assert np.diff(total + elastic_energy(sim, trajectory)).max() < 1e-9, (k, move)
             assert np.abs(trajectory.v[-1]).max() < 1e-2, (k, move)
 
+    def test_a_cube_that_falls_on_a_flat_box_never_gains_energy(self) -> None:
+        """In the last of these falls an edge of the flat box lies askew across a face of the cube, deep at one end."""
+        geom = '<geom type="box" size="{}" mass="0.5" friction="0.6"/>'
+        scene = tg.load(
+            '<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="1 1 1" friction="0.6"/>'
+            f'<body pos="0 0 0.06"><freejoint/>{geom.format("0.07 0.03 0.02")}</body>'
+            f'<body pos="0 0 0.25"><freejoint/>{geom.format("0.05 0.05 0.05")}</body></worldbody></mujoco>'
+        )
+        sim, state = tg.Simulator(scene, "convex"), scene.initial_state()
+        for k in (4, 5, 6):
+            rng, move = np.random.default_rng([77, k]), np.zeros(12)
+            move[3:6], move[9:] = rng.normal(size=3), rng.normal(size=3)
+            move[6:8], move[2] = rng.uniform(-0.05, 0.05, 2), 0.03
+            trajectory = sim.rollout(state.replace(q=scene.integrate(state.q, move)), 200)
+            total = energy(scene, trajectory) + elastic_energy(sim, trajectory)
+            assert np.diff(total).max() < 1e-9, k
+
     @pytest.mark.slow
     @pytest.mark.xfail(strict=True, reason="the eighth of these ten falls gains 2.9e-4 J in a step, of 4 J lost")
     def test_creatures_that_fall_on_each_other_never_gain_energy(self) -> None:

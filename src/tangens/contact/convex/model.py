@@ -146,7 +146,8 @@ class ConvexModel(PureModel):
         if self._room is None or self._room >= len(pair):
             return Found(manifold, pair, jnp.zeros((), bool)), size
         approach = jnp.maximum(self._approach(kin, manifold, v), self._approach(kin, manifold, free))
-        reach = _NEAR * size[pair] + 2 * s["ahead"] * approach
+        # An impact elsewhere turns bodies about, and other points come as fast as the pair moved before.
+        reach = _NEAR * size[pair] + s["ahead"] * jnp.maximum(2 * approach, self._speed(kin, poses, size, v)[pair])
         counts = jax.lax.stop_gradient((manifold.distance < reach) & (manifold.activity > _COUNTS))
         order = jax.lax.stop_gradient(jnp.where(counts, -manifold.distance, -jnp.inf))
         kept = jax.lax.top_k(order, self._room)[1]
