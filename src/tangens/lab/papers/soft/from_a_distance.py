@@ -23,6 +23,7 @@ SEED = 2028
 ELSEWHERE = {"quick": (1, 3), "normal": (3, 15), "full": (10, 15)}
 """Goals that are looked for through other models, and Gauss-Newton steps in each stage there."""
 LOOSELY = 0.03, np.deg2rad(10.0)
+_MISSES = "the search ends in local minima, mostly 1 to 2 cm off, where the finger is about to slip off a corner (docs/soft.md)"
 
 
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
@@ -40,7 +41,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
     )
     n = len(goals)
     rows = [
-        at_least(f"goals of {n} reached within 1 cm and 3°, in soft", _within(ours, NEAR_ENOUGH), 0.8 * n),
+        at_least(f"goals of {n} reached within 1 cm and 3°, in soft", _within(ours, NEAR_ENOUGH), 0.8 * n, why=_MISSES),
         at_least(f"goals of {n} within 3 cm and 10°, replayed in ncp", _within(ncp, LOOSELY), 0.8 * n),
         info(f"goals of {n} within 3 cm and 10°, replayed in MuJoCo", _within(theirs, LOOSELY)),
         info("median error in soft", 100 * float(np.median(ours[:, 0])), unit="cm"),
