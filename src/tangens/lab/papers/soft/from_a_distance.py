@@ -23,7 +23,7 @@ SEED = 2028
 ELSEWHERE = {"quick": (1, 3), "normal": (3, 15), "full": (10, 15)}
 """Goals that are looked for through other models, and Gauss-Newton steps in each stage there."""
 LOOSELY = 0.03, np.deg2rad(10.0)
-_MISSES = "the search ends in local minima, mostly 1 to 2 cm off, where the finger is about to slip off a corner (docs/soft.md)"
+_MISSES = "the search ends in local minima, mostly 1 to 2 cm off, where the finger is about to slip off a corner"
 
 
 def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
