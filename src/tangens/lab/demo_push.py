@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tangens.lab import push_elsewhere, push_search
 from tangens.lab.papers.soft.drawing import draw_push, t_at
-from tangens.lab.pushing import Pushing, pose
+from tangens.lab.pushing import REACHES, Pushing, pose
 from tangens.lab.report import new_figure, save_figure
 
 Array = NDArray[np.float64]
@@ -31,7 +31,7 @@ def push_from_a_distance(advance: Callable[[int, int], None] = lambda done, tota
     return {
         "goal": GOAL,
         "costs": found.costs,
-        "reaches": found.reaches,
+        "reaches": REACHES,
         "path": path,
         "ncp_path": hard,
         "error": problem.errors(path[-1], GOAL),

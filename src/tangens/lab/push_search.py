@@ -8,7 +8,7 @@ by `optimize.gauss_newton` on the via points; nothing is sampled, and no contact
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,14 @@ _SLOW, _PATIENCE = 0.95, (1, 3)
 """A stage ends when a step leaves so much of the cost, the last one after three of them in a row."""
 _STEPS, _LAST_STEPS = 8, 24
 """Gauss-Newton steps of each stage, and of the last one, at most."""
-SIDES = (0.0, -0.045, 0.045)
-"""How far to the side the finger goes before the search [m]: nowhere, or to either half of the T's stem, still without
+BESIDE = 0.06
+"""Where the finger goes before the search [m]: nowhere, then along the T's stem, so far to its right or left, without
 touching it. One descent ends where it begins to: on one side of the T."""
 _GOOD = 0.7, 0.3
 """A push is good when its pose is within this share of what counts as near, and moves by no more than that share where
-via points move by 1 mm. One that only misses is mended; the others begin anew from another side."""
-_SHARPER, _MENDED = 2, 2
-"""A push is mended from this stage on, so often."""
+via points move by 1 mm. The others begin anew, elsewhere."""
+_FIT = 1.0, 2.0
+"""If none is good, the same of pushes that are preferred to the others."""
 _WOBBLE = 1e-3
 """By so much [m] other contact models may as well have moved a via point: pushes that ride on a corner, or on a T that
 rocks, change by far more than others then, and end elsewhere in another model."""
@@ -55,28 +55,17 @@ class Found:
     goal: Array
     via: Array
     costs: tuple[Array, ...]
-    """After each Gauss-Newton step of each stage; the first of a stage is where the one before left off. A mended push
-    has those of the stages that came again behind the others."""
+    """After each Gauss-Newton step of each stage; the first of a stage is where the one before left off."""
     first_gradient: float
     """Length of the gradient at the start, where nothing touches."""
     miss: float
     """How far from its goal the T ends, over what counts as near."""
     wobble: float
     """How far that moves with a via point that is off by 1 mm, at most."""
-    aim: Array
-    """Where wider contact was to take the T, so that sharp contact takes it to its goal."""
-    mended: int = 0
-    """How often."""
 
-    @property
-    def reaches(self) -> tuple[float, ...]:
-        """ε₃ of each stage [m]."""
-        return REACHES + REACHES[_SHARPER:] * self.mended
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing better needs to be looked for."""
-        return self.miss < _GOOD[0] and self.wobble < _GOOD[1]
+    def within(self, miss: float, wobble: float) -> bool:
+        """Whether it misses and wobbles by less."""
+        return self.miss < miss and self.wobble < wobble
 
 
 def descend(
@@ -102,54 +91,29 @@ class _Search:
         self._settings = {r: problem.simulator(r).engine.settings for r in REACHES}  # type: ignore[attr-defined]
 
     def __call__(self, goal: Array) -> Found:
-        """From one side after the other, until a push is good; else the best of them."""
+        """From one start after the other, until a push is good; else the best of them."""
         found = list[Found]()
-        for side in SIDES:
-            found.append(self._from(np.tile([side, 0.0], self._size // 2), goal))
-            while not found[-1].good and found[-1].wobble < _GOOD[1] and found[-1].mended < _MENDED:
-                found.append(self._mended(found[-1]))
-            if found[-1].good:
-                break
-        return min(found, key=lambda one: one.miss + one.wobble)
+        for via in starts(self._size // 2):
+            found.append(self._from(via.ravel(), goal))
+            if found[-1].within(*_GOOD):
+                return found[-1]
+        return min(found, key=lambda one: (not one.within(*_FIT), one.miss + one.wobble))
 
     def _from(self, via: Array, goal: Array) -> Found:
-        """All stages."""
-        widest = self._stage(goal, REACHES[0])
-        slope = float(np.linalg.norm(widest.jacobian(via).T @ widest.residual(via)))
-        return self._found(goal, *self._sharpened(via, goal, goal, REACHES), slope)
-
-    def _mended(self, found: Found) -> Found:
-        """The sharper stages again, aimed off by as much as a push missed.
-
-        What sharp contact does to a push that wider contact found is much the same a little aside, and wider contact
-        is easier to descend on.
-        """
-        missed = UNIT * self._stage(found.goal, REACHES[-1]).residual(found.via.ravel())[:3]
-        aim = found.aim - missed
-        via, costs = self._sharpened(found.via.ravel(), found.goal, aim, REACHES[_SHARPER:])
-        again = self._found(found.goal, via, found.costs + costs, found.first_gradient)
-        return replace(again, aim=aim, mended=found.mended + 1)
-
-    def _sharpened(
-        self, via: Array, goal: Array, aim: Array, reaches: tuple[float, ...]
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """Stage after stage, the last one with the goal itself: via points and how the cost fell."""
-        costs = list[Array]()
-        for reach in reaches:
+        """Stage after stage."""
+        costs, slope = list[Array](), 0.0
+        for reach in REACHES:
             is_last = reach == REACHES[-1]
-            stage = self._stage(goal if is_last else aim, reach)
+            stage = self._stage(goal, reach)
             most, stop = _LAST_STEPS if is_last else _STEPS, _Stop(stage, _PATIENCE[is_last])
             result = gauss_newton(stage, via, max_iterations=most, damping=1e-2, callback=stop)
+            slope = slope or result.history[0].gradient_norm
             via = result.x
             costs.append(np.array([entry.cost for entry in result.history]))
-        return via, tuple(costs)
-
-    def _found(self, goal: Array, via: Array, costs: tuple[Array, ...], slope: float) -> Found:
-        sharpest = self._stage(goal, REACHES[-1])
-        x, y, turn = sharpest.residual(via)[:3]
+        x, y, turn = stage.residual(via)[:3]
         miss = float(max(np.hypot(x, y), abs(turn)))
-        wobble = _WOBBLE * float(np.linalg.norm(sharpest.jacobian(via)[:3], 2))
-        return Found(goal, via.reshape(-1, 2), costs, slope, miss, wobble, goal)
+        wobble = _WOBBLE * float(np.linalg.norm(stage.jacobian(via)[:3], 2))
+        return Found(goal, via.reshape(-1, 2), tuple(costs), slope, miss, wobble)
 
     def _stage(self, goal: Array, reach: float) -> LeastSquares:
         rest = goal, self._settings[reach], np.float64(_AT_LAST if reach == REACHES[-1] else 1.0)
@@ -169,6 +133,14 @@ class _Stop:
         good = r[:3].max() < _ENOUGH[0] and r[3:6].max() < _ENOUGH[1]
         self._slow = self._slow + 1 if entry.cost > _SLOW * before else 0
         return bool(good or self._slow >= self._patience)
+
+
+def starts(via_points: int) -> tuple[Array, ...]:
+    """Ways of the finger that touch nothing: it stays, or goes along the stem on either side, (via points, 2)."""
+    ahead = np.interp(np.linspace(0, 1, via_points + 1)[1:], [0.0, 1 / 6, 2 / 3, 1.0], [0.0, 0.02, 0.11, 0.14])
+    return tuple(
+        np.stack([np.full(via_points, x), y], 1) for x, y in ((0.0, 0 * ahead), (BESIDE, ahead), (-BESIDE, ahead))
+    )
 
 
 def way_and_bend(via_points: int) -> Array:

@@ -22,3 +22,11 @@ def test_an_even_straight_way_does_not_bend() -> None:
     shape = push_search.way_and_bend(5) @ way
     assert (shape[:10] > 0).all()
     np.testing.assert_allclose(shape[10:], 0.0, atol=1e-12)
+
+
+def test_searches_begin_with_ways_that_touch_nothing() -> None:
+    problem = Pushing.of_t()
+    for via in push_search.starts(problem.via_points):
+        path = problem.replay(via, "ncp")
+        np.testing.assert_allclose(path[:, :7], np.broadcast_to(path[0, :7], (len(path), 7)), atol=1e-6)
+        assert np.abs(path[-1, 7:] - via[-1]).max() < 0.02
