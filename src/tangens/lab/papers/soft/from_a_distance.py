@@ -50,7 +50,7 @@ def run(effort: str, out: Path) -> tuple[list[Row], list[Path]]:
         at_least("soft: gradient at the start, nothing touching", min(push.first_gradient for push in found), 1.0),
         *_elsewhere(problem, goals, *ELSEWHERE[effort]),
     ]
-    figure, axes = new_figure(-(-n // 5), min(5, n), width=3.2 * min(5, n), height=4.2 * -(-n // 5))
+    figure, axes = new_figure(-(-n // 5), min(5, n), width=max(5.0, 3.2 * min(5, n)), height=4.2 * -(-n // 5))
     for k, panel in enumerate(np.asarray(axes).flat[:n]):
         draw_push(panel, goals[k], hard[k], "0.6")
         draw_push(panel, goals[k], paths[k])
