@@ -29,6 +29,10 @@ SLACK = 5e-4
 """Of the smaller shape's radius. The clipped caps of cylinders, polygons of 16 sides, miss so much of a cylinder that
 leans by 0.03 rad; and faces that lie on each other and rock by 0.001 rad keep their patch, whichever normal it has."""
 
+DEEP = 2e-2
+"""Of the same: shapes that are deeper in each other, as the hulls of many robots' links are, have no nearest points that
+a contact needs, and keep MuJoCo's patches, which hold them more steadily than single points."""
+
 
 def may_have_patches(m: mujoco.MjModel) -> bool:
     """Whether some geoms of a model meet in patches of which not all are right."""
@@ -60,11 +64,17 @@ def is_clipped(geoms: Records, one: int, two: int) -> bool:
 def is_nearest(
     geoms: Records, hulls: Hulls, one: int, two: int, xpos: Array, xmat: Array, n: Array, gap: float
 ) -> bool:  # fmt: skip
-    """Whether the planes that support two geoms along n, from the first to the second, are as far apart as `gap`."""
+    """Whether the planes that support two geoms along n, from the first to the second, are as far apart as `gap`.
+
+    True of geoms that are deep in each other.
+    """
+    radius = min(geoms[one].radius, geoms[two].radius)
+    if gap < -DEEP * radius:
+        return True
     apart = -_reach(geoms, hulls, one, xmat[one], n, 1.0) - _reach(geoms, hulls, two, xmat[two], n, -1.0)
     for i in range(3):
         apart += n[i] * (xpos[two, i] - xpos[one, i])
-    return gap - apart <= SLACK * min(geoms[one].radius, geoms[two].radius)
+    return gap - apart <= SLACK * radius
 
 
 @subroutine

@@ -164,26 +164,29 @@ class RigidScratch:
 
         An edge along a face has no nearest point, but many. If the patch lies there, it is the better answer.
         """
-        m, found, d = self.model, self.data.contact, self._other_data
+        m, d, found = self.model, self._other_data, self.data.contact
         d.qpos[:] = self.data.qpos
         mujoco.mj_kinematics(m, d)
         with without_patches(m):
             mujoco.mj_collision(m, d)
-        nearest, kept = d.contact, np.ones(nc, dtype=bool)
-        for first, last in false:
-            patch, pair = slice(first, last + 1), found.geom[first].astype(np.int64)
-            at = np.flatnonzero((nearest.geom == pair).all(axis=1))
-            if not len(at):
-                kept[patch] = False
+        place = {(a, b): c for c, (a, b) in enumerate(d.contact.geom.tolist())}
+        there = d.contact.pos, d.contact.frame, d.contact.dist
+        geom, pos, frame, dist = found.geom, found.pos, found.frame, found.dist
+        kept = np.ones(nc, dtype=bool)
+        for first, last in false.tolist():
+            pair = geom[first].astype(np.int64)
+            at = place.get((int(pair[0]), int(pair[1])))
+            if at is None:
+                kept[first : last + 1] = False
                 continue
-            p, frame, gap = nearest.pos[at[0]], nearest.frame[at[0]], float(nearest.dist[at[0]])
-            lies_there = found.frame[first, :3] @ frame[:3] > _ALIGNED or (
-                found.dist[patch].min() - gap <= SLACK * m.geom_rbound[pair].min()
+            p, axes, gap = (values[at] for values in there)
+            lies_there = frame[first, :3] @ axes[:3] > _ALIGNED or (
+                dist[first : last + 1].min() - gap <= SLACK * m.geom_rbound[pair].min()
             )
-            if lies_there and not is_point(self.addresses, pair, p, frame, gap):
+            if lies_there and not is_point(self.addresses, pair, p, axes, float(gap)):
                 continue
-            kept[patch] = np.arange(first, last + 1) == first
-            found.pos[first], found.frame[first], found.dist[first] = p, frame, gap
+            kept[first + 1 : last + 1] = False
+            pos[first], frame[first], dist[first] = p, axes, gap
         return keep_contacts(self.addresses, kept)
 
     def forces_by_parameter(self, name: str, x: Point, a: Array, h: float, regressors: dict[str, Array]) -> Array:
