@@ -30,8 +30,8 @@ SLACK = 5e-4
 leans by 0.03 rad; and faces that lie on each other and rock by 0.001 rad keep their patch, whichever normal it has."""
 
 DEEP = 2e-2
-"""Of the same: shapes that are deeper in each other, as the hulls of many robots' links are, have no nearest points that
-a contact needs, and keep MuJoCo's patches, which hold them more steadily than single points."""
+"""Of the same: shapes that are deeper in each other, as the hulls of many robots' links are, have no nearest points
+that a contact needs, and keep MuJoCo's patches, which hold them more steadily than single points."""
 
 
 def may_have_patches(m: mujoco.MjModel) -> bool:
