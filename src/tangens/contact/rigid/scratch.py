@@ -53,6 +53,8 @@ class RigidScratch:
 
     abandoned = False
     """Whether an interrupted step may still write to it."""
+    contacts = 0
+    """How many contacts were found last; MuJoCo's own count includes those that gave way to nearest points."""
 
     def __init__(self, scene: Scene, options: RigidContact) -> None:
         self.dynamics = ExactDynamics(scene.shared_model)
@@ -157,6 +159,7 @@ class RigidScratch:
                 nc = self._replace(false, nc)
             if self._refines:
                 refine_contacts(self.addresses, nc, duration)
+        self.contacts = nc
         return nc
 
     def _replace(self, false: IntArray, nc: int) -> int:

@@ -173,7 +173,7 @@ class ResolvedImpacts(RigidEngine):
         """Contacts with restitution, see `bouncing_normals`: of the step taken last, or at another configuration."""
         if q is not None and v is not None:
             scratch.place(q, v, duration)
-        return bouncing_normals(scratch.addresses, int(scratch.data.ncon))
+        return bouncing_normals(scratch.addresses, scratch.contacts)
 
     def _gap_slopes(self, scratch: RigidScratch, contact: int) -> dict[str, Array]:
         """∂gap/∂size and ∂gap/∂placement of a contact that was found last."""
